@@ -1,0 +1,53 @@
+# Everything here works on a new machine that has Python 3.11 (or later) and make.
+#   make demo     see attention at work
+#   make test     the whole suite
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+ONLY   ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format bench wheel clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Reinstalled only when what it is made from changes.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Clearhead needs Python 3.11 or later; set PYTHON=python3.11 (found: $$($(PYTHON) --version))"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## see attention at work, step by step
+	$(BIN)/clearhead demo
+
+test: lint ## lint, types and all tests, in parallel
+	$(BIN)/python -m pytest -n auto $(ONLY)
+
+test-slow: $(READY) ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow $(ONLY)
+
+lint: $(READY) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## let ruff rewrite the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## measure on this machine; keep it quiet meanwhile
+	$(BIN)/clearhead bench core
+
+wheel: $(READY) ## build dist/*.whl
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean: ## remove everything that can be made again
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

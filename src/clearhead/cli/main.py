@@ -1,0 +1,91 @@
+"""The `clearhead` command: collects the verbs and turns every mistake into one sentence.
+
+Exit codes: 0 done, 1 a failure of ours, 2 a mistake of the user's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from clearhead import __version__
+from clearhead.cli import bench, config, data, demo
+from clearhead.errors import ClearheadError
+
+app = typer.Typer(
+    name="clearhead",
+    help="Train, run, serve and look inside every transformer of the lectures.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(config.app, name="config")
+app.add_typer(data.app, name="data")
+app.command("demo")(demo.demo)
+app.command("bench")(bench.bench)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"clearhead {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Train, run, serve and look inside every transformer of the lectures."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and exit with its code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    sys.exit(_run([word for word in arguments if word != "--debug"], debug="--debug" in arguments))
+
+
+def _run(arguments: list[str], debug: bool) -> int:
+    try:
+        code = app(args=arguments, standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("stopped", arguments, code=130, debug=False)
+    except BrokenPipeError:  # the reader, `head` for one, has seen enough
+        sys.stdout = None
+        return 0
+    except ClearheadError as mistake:
+        return _fail(str(mistake), arguments, code=2, debug=debug)
+    except typer.TyperException as mistake:  # an unknown option, a missing argument
+        return _fail(_usage(mistake), arguments, code=2, debug=debug)
+    except Exception as problem:
+        sentence = f"unexpected {type(problem).__name__}: {problem}"
+        return _fail(sentence + ("" if debug else " (--debug shows where)"), arguments, code=1, debug=debug)
+
+
+def _usage(problem: typer.TyperException) -> str:
+    """Typer's sentence, with the way to more."""
+    context = getattr(problem, "ctx", None)
+    command = context.command_path if context else "clearhead"
+    sentence = problem.format_message().rstrip(".")  # type: ignore[attr-defined]
+    if not sentence:  # no verb given: Typer has printed the help
+        return ""
+    return f"{sentence[0].lower()}{sentence[1:]}; see {command} --help"
+
+
+def _fail(sentence: str, arguments: list[str], code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    if "--json" in arguments:
+        sys.stderr.write(json.dumps({"error": sentence}, ensure_ascii=False) + "\n")
+    elif sentence:
+        sys.stderr.write(f"clearhead: {sentence}\n")
+    return code

@@ -1,0 +1,53 @@
+"""How verbs speak: tables for people, one JSON document with `--json`, progress only on a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output, non-ASCII text kept readable."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table that fits the terminal; numbers are the caller's to format."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    console().print(table)
+
+
+def console(stderr: bool = False, record: bool = False) -> Console:
+    """A Rich console that never guesses markup in the user's text; a recording one is 80 wide."""
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, stderr=stderr, record=record, width=80 if record else None)
+
+
+def save_svg(recorded: Console, path: Path, title: str) -> None:
+    """What a recording console printed, as a picture that needs nothing from the network."""
+    svg = re.sub(r"@font-face\s*\{.*?\}", "", recorded.export_svg(title=title), flags=re.DOTALL)
+    try:
+        path.write_text(svg, encoding="utf-8")
+    except OSError as problem:
+        raise ConfigError(f"cannot write {path}: {problem.strerror or problem}") from None

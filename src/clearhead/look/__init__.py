@@ -1,0 +1,1 @@
+"""Looking inside: what a model computes on the way to its answer."""

@@ -1,0 +1,1 @@
+"""Systems assembled from the parts in `nn`."""

@@ -1,0 +1,165 @@
+"""From a configuration to parts: every name a config may use, and the part it stands for.
+
+B batch, T tokens, D width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clearhead.config import FeedForwardName, ModelConfig, NormName, Placement, ScoreName
+from clearhead.nn import (
+    Additive,
+    AddNorm,
+    Alibi,
+    BatchNorm,
+    Bilinear,
+    Cache,
+    Cosine,
+    Decoder,
+    DecoderBlock,
+    Encoder,
+    EncoderBlock,
+    FeedForward,
+    GrowingCache,
+    LayerNorm,
+    LearnedPositions,
+    Mask,
+    MultiHeadAttention,
+    NoPositions,
+    NormAdd,
+    NormAddNorm,
+    RelativePositions,
+    RMSNorm,
+    Rotary,
+    SinusoidalPositions,
+    SwiGLU,
+    T5Relative,
+    TokenEmbedding,
+    WindowCache,
+    add,
+    concatenate,
+    dot,
+    pick_one,
+    scaled_dot,
+    softmax,
+)
+from clearhead.nn.norm import MakeNorm
+from clearhead.nn.scores import Score
+
+# Each takes (size of one head's queries and keys, number of heads).
+SCORES: dict[ScoreName, Callable[[int, int], Score]] = {
+    "dot": lambda _, __: dot,
+    "scaled_dot": lambda _, __: scaled_dot,
+    "additive": lambda size, heads: Additive(size, heads=heads),
+    "bilinear": lambda size, heads: Bilinear(size, heads=heads),
+    "cosine": lambda _, heads: Cosine(heads),
+}
+NORMS: dict[NormName, MakeNorm] = {"layer": LayerNorm, "rms": partial(RMSNorm, eps=1e-5), "batch": BatchNorm}
+PLACEMENTS: dict[Placement, type[AddNorm]] = {"before": NormAdd, "after": AddNorm, "around": NormAddNorm}
+FEED_FORWARDS: dict[FeedForwardName, Callable[..., nn.Module]] = {
+    "relu": partial(FeedForward, activation=F.relu),
+    "gelu": partial(FeedForward, activation=F.gelu),
+    "swiglu": SwiGLU,
+}
+
+
+class TokenInput(nn.Module):
+    """Ids to vectors that know their place: token embedding, position, dropout."""
+
+    def __init__(self, config: ModelConfig, size: int, pad: int | None = None):
+        super().__init__()
+        position_dim = config.dim // 4 if config.position_concat else config.dim
+        token_dim = config.dim - position_dim if config.position_concat else config.dim
+        combine = concatenate if config.position_concat else add
+        self.tokens = TokenEmbedding(size, token_dim, pad=pad, scale=token_dim**0.5)
+        self.positions = {
+            "sinusoidal": lambda: SinusoidalPositions(position_dim, config.position_base, combine),
+            "learned": lambda: LearnedPositions(position_dim, config.max_length, combine),
+        }.get(config.positions, NoPositions)()
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, start: int | Tensor = 0) -> Tensor:
+        """(B, T) ids of the tokens from position `start` on -> (B, T, D)."""
+        return self.dropout(self.positions(self.tokens(ids), start))
+
+
+def relative_positions(config: ModelConfig, causal: bool) -> RelativePositions:
+    """What puts order into the heads of one stack; all its blocks share it."""
+    return {
+        "rotary": lambda: Rotary(config.key_dim or config.dim // config.heads, config.position_base),
+        "alibi": lambda: Alibi(config.heads),
+        "t5": lambda: T5Relative(config.heads, both_ways=not causal),
+    }.get(config.positions, RelativePositions)()
+
+
+def self_mask(config: ModelConfig, causal: bool) -> Mask:
+    """What every token may see of its own sequence, padding aside."""
+    return Mask(causal=causal, window=config.window)
+
+
+def make_cache(config: ModelConfig) -> Cache:
+    """The kind of cache that fits: a window never needs more than itself."""
+    return GrowingCache() if config.window is None else WindowCache(config.window)
+
+
+def multi_head(config: ModelConfig, relative: RelativePositions | None = None) -> MultiHeadAttention:
+    """One attention layer as configured."""
+    return MultiHeadAttention(
+        config.dim,
+        config.heads,
+        kv_heads=config.kv_heads,
+        key_dim=config.key_dim,
+        value_dim=config.value_dim,
+        score=SCORES[config.score](config.key_dim or config.dim // config.heads, config.heads),
+        weigh=pick_one if config.hard else softmax,
+        relative=relative,
+        bias=config.bias,
+        dropout=config.dropout,
+    )
+
+
+def encoder(config: ModelConfig, causal: bool = False) -> Encoder:
+    """A stack of self-attention blocks; `causal` for a decoder-only model."""
+    relative = relative_positions(config, causal)
+    blocks = [
+        EncoderBlock(config.dim, config.heads, attention=multi_head(config, relative), **_block_parts(config))
+        for _ in range(config.layers)
+    ]
+    return Encoder(blocks, _last_norm(config))
+
+
+def decoder(config: ModelConfig) -> Decoder:
+    """A stack of decoder blocks, which read an encoder's output."""
+    relative = relative_positions(config, causal=True)
+    blocks = [
+        DecoderBlock(
+            config.dim,
+            config.heads,
+            attention=multi_head(config, relative),
+            cross_attention=multi_head(config),
+            **_block_parts(config),
+        )
+        for _ in range(config.layers)
+    ]
+    return Decoder(blocks, _last_norm(config))
+
+
+def _block_parts(config: ModelConfig) -> dict[str, Any]:
+    make = FEED_FORWARDS[config.feed_forward]
+    return {
+        "feed_forward": make(config.dim, config.inner, bias=config.bias, dropout=config.dropout),
+        "norm": NORMS[config.norm],
+        "placement": PLACEMENTS[config.placement],
+        "dropout": config.dropout,
+    }
+
+
+def _last_norm(config: ModelConfig) -> nn.Module | None:
+    """Blocks that normalise before leave the sum itself unnormalised: one norm closes the stack."""
+    return None if config.placement == "after" else NORMS[config.norm](config.dim)

@@ -1,0 +1,100 @@
+"""Outputs: from token vectors to what the task asks for.
+
+    one for each token     a linear map for every position: the next word, a tag
+    one for a sequence     a linear map of one vector: the class token, the mean, the last (stop) token,
+                           or all tokens flattened into one long vector
+
+Softmax is left to the loss and to decoding: everything here gives logits.
+
+    B batch, T tokens, D width, C classes or words
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clearhead.errors import ShapeError
+
+Pool = Callable[[Tensor, Tensor | None], Tensor]  # x (B, T, D), real tokens (B, T) or None -> (B, D)
+
+
+def first_token(x: Tensor, real: Tensor | None = None) -> Tensor:  # noqa: ARG001 - the class token is always real
+    """The vector of the class token, which stands first."""
+    return x[:, 0]
+
+
+def mean_token(x: Tensor, real: Tensor | None = None) -> Tensor:
+    """The average of the real tokens; zeros for a row that has none."""
+    if real is None:
+        return x.mean(1)
+    weight = real.unsqueeze(-1).to(x.dtype)  # (B, T, 1)
+    return (x * weight).sum(1) / weight.sum(1).clamp(min=1.0)
+
+
+def last_token(x: Tensor, real: Tensor | None = None) -> Tensor:
+    """The vector of the last real token: the stop token stands for the whole sentence."""
+    if real is None:
+        return x[:, -1]
+    position = torch.arange(x.size(1), device=x.device)
+    last = (position * real).argmax(-1)  # (B,)
+    return x[torch.arange(len(x), device=x.device), last]
+
+
+class ClassToken(nn.Module):
+    """A trainable vector put before the sequence, whose output speaks for all of it."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.vector = nn.Parameter(torch.randn(dim) * 0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, 1 + T, D)."""
+        return torch.cat((self.vector.expand(len(x), 1, -1), x), dim=1)
+
+
+class SequenceOutput(nn.Module):
+    """One set of logits for a sequence, read from the vector that `pool` chooses or averages."""
+
+    def __init__(self, dim: int, classes: int, pool: Pool = mean_token):
+        super().__init__()
+        self.pool, self.linear = pool, nn.Linear(dim, classes)
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x (B, T, D), real (B, T) -> (B, C)."""
+        return self.linear(self.pool(x, real))
+
+
+class FlattenOutput(nn.Module):
+    """One set of logits from all token vectors end to end; the length is fixed, and padding counts as zeros."""
+
+    def __init__(self, length: int, dim: int, classes: int):
+        super().__init__()
+        self.length, self.linear = length, nn.Linear(length * dim, classes)
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x (B, T, D), real (B, T) -> (B, C)."""
+        if x.size(1) > self.length:
+            raise ShapeError(f"a sequence of {x.size(1)} tokens does not fit an output made for {self.length}")
+        x = x if real is None else x.masked_fill(~real.unsqueeze(-1), 0.0)
+        return self.linear(F.pad(x, (0, 0, 0, self.length - x.size(1))).flatten(1))
+
+
+class TokenOutput(nn.Module):
+    """One set of logits for each token; `tied` takes the embedding's matrix, as the paper does."""
+
+    def __init__(self, dim: int, classes: int, *, bias: bool = True, tied: nn.Embedding | None = None):
+        super().__init__()
+        self.linear = nn.Linear(dim, classes, bias=bias)
+        if tied is not None:
+            if tied.weight.shape != self.linear.weight.shape:
+                have, want = tuple(tied.weight.shape), tuple(self.linear.weight.shape)
+                raise ShapeError(f"an embedding of shape {have} cannot be tied to an output of shape {want}")
+            self.linear.weight = tied.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, T, C)."""
+        return self.linear(x)

@@ -1,0 +1,63 @@
+"""Stacks: the same block several times, each reading what the one below it wrote.
+
+encoder-only       Encoder                            classification, tagging, images
+decoder-only       Encoder with a causal mask         language models
+encoder-decoder    Encoder, then Decoder              translation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from clearhead.nn.block import DecoderBlock, DecoderCache, EncoderBlock, MakeCache
+from clearhead.nn.cache import Cache, GrowingCache
+from clearhead.nn.masks import Mask
+
+
+class Encoder(nn.Module):
+    """Blocks of self-attention; `norm` closes a stack whose blocks normalise before."""
+
+    def __init__(self, blocks: Sequence[EncoderBlock], norm: nn.Module | None = None):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm or nn.Identity()
+
+    def forward(self, x: Tensor, mask: Mask | Tensor | None = None, cache: Sequence[Cache] | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        caches: Sequence[Cache | None] = cache or [None] * len(self.blocks)
+        for block, remembered in zip(self.blocks, caches, strict=True):
+            x = block(x, mask=mask, cache=remembered)
+        return self.norm(x)
+
+    def make_cache(self, cache: MakeCache = GrowingCache) -> list[Cache]:
+        """One empty cache for each block, for the caller to keep."""
+        return [cache() for _ in self.blocks]
+
+
+class Decoder(nn.Module):
+    """Blocks of masked self-attention and cross-attention; causal unless another mask is given."""
+
+    def __init__(self, blocks: Sequence[DecoderBlock], norm: nn.Module | None = None):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm or nn.Identity()
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Mask | Tensor | None = None,
+        memory_mask: Mask | Tensor | None = None,
+        cache: Sequence[DecoderCache] | None = None,
+    ) -> Tensor:
+        """x (B, T, D), memory (B, S, D) -> (B, T, D)."""
+        caches: Sequence[DecoderCache | None] = cache or [None] * len(self.blocks)
+        for block, remembered in zip(self.blocks, caches, strict=True):
+            x = block(x, memory, mask=mask, memory_mask=memory_mask, cache=remembered)
+        return self.norm(x)
+
+    def make_cache(self, cache: MakeCache = GrowingCache) -> list[DecoderCache]:
+        """One empty cache for each block, for the caller to keep."""
+        return [DecoderCache.of(cache) for _ in self.blocks]
