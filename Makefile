@@ -2,7 +2,8 @@
 #   make demo     see attention at work
 #   make test     the whole suite
 
-PYTHON ?= python3
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' 2>/dev/null && echo $$p && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
@@ -18,8 +19,7 @@ help: ## list the targets
 
 # Reinstalled only when what it is made from changes.
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Clearhead needs Python 3.11 or later; set PYTHON=python3.11 (found: $$($(PYTHON) --version))"; exit 2; }
+	@test -n "$(PYTHON)" || { echo "Clearhead needs Python 3.11.4 or later: say make PYTHON=/path/to/python"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@

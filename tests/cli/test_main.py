@@ -30,7 +30,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["config", "show", "translte"], "clearhead: unknown task translte; did you mean translate?\n"),
         (["config", "show", "lm", "--size", "big"], "clearhead: unknown size big; choose from: base, small, tiny\n"),
         (["config", "show", "lm", "model.dimm=3"], "clearhead: unknown setting model.dimm; did you mean model.dim?\n"),
-        (["config", "show"], "clearhead: missing argument 'NAME'; see clearhead config show --help\n"),
+        (["config", "show"], "clearhead: missing argument 'name'; see clearhead config show --help\n"),
         (["config", "show", "none.yaml"], "clearhead: cannot read none.yaml: No such file or directory\n"),
         (["demo", "--colour"], "clearhead: no such option: --colour"),
         (["bench", "cor"], "clearhead: unknown benchmark cor; did you mean core?\n"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import statistics
 import subprocess
@@ -25,15 +26,23 @@ def side_by_side(candidates: Mapping[str, Callable[[], object]], repeats: int, w
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
+# Linux's own high-water mark: getrusage would count the process that started this one, too.
+_PEAK = """
+import json, pathlib, resource, sys
+status = pathlib.Path("/proc/self/status")
+if status.exists():
+    (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    result["peak_mb"] = int(line.split()[1]) * 1024 / 1e6
+else:
+    unit = 1 if sys.platform == "darwin" else 1024
+    result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+print(json.dumps(result))
+"""
+
+
 def in_own_process(code: str, *arguments: str) -> dict[str, Any]:
-    """Run Python code in a new process; it prints one JSON object, to which its peak memory in MB is added."""
-    peak = (
-        "\nimport resource, sys\n"
-        "unit = 1 if sys.platform == 'darwin' else 1024\n"
-        "result['peak_mb'] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6\n"
-        "import json; print(json.dumps(result))"
-    )
-    command = [sys.executable, "-c", code + peak, *arguments]
+    """Run Python code that sets `result` in a new process, and add its peak memory in MB."""
+    command = [sys.executable, "-c", code + _PEAK, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
@@ -47,8 +56,6 @@ def growth_exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
 
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
-    import os
-
     import torch
 
     return {

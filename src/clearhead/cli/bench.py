@@ -16,7 +16,10 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Also write the figures to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure on this machine, side by side with the alternatives; keep the machine quiet meanwhile."""
+    """Measure speed and memory on this machine.
+
+    Alternatives take turns in the same run; keep the machine quiet meanwhile.
+    """
     from dataclasses import asdict
 
     from clearhead.bench import core
@@ -43,4 +46,4 @@ def bench(
         (f.what, f"{f.value:.3g} {f.unit}", "" if f.limit is None else f"≤ {f.limit:g} {f.unit}", verdicts[f.holds])
         for f in figures
     ]
-    print_table(f"bench {name}", ("what", "measured", "limit", ""), rows)
+    print_table(f"bench {name}", ("what", "measured", "limit", ""), rows, folds=0)

@@ -38,7 +38,7 @@ def demo(
     out: Annotated[Path | None, typer.Option(help="Save the screen as an SVG picture.")] = None,
     as_json: Json = False,
 ) -> None:
-    """See attention at work on one sentence: queries, keys, values, scores, weights, output."""
+    """See attention at work on one sentence, step by step."""
     import torch
 
     from clearhead.look.steps import attention_steps
@@ -99,7 +99,7 @@ def _print_weights(out: Console, words: list[str], weights: Tensor) -> None:
         out.print(line)
     out.print(Text("\nWhat to type next", style="bold"))
     out.print("  clearhead data check PATH         what is in your file, and how to train on it")
-    out.print("  clearhead config show translate   every setting, with its default and its meaning")
+    out.print("  clearhead config show translate   every setting and what it means")
     out.print("  clearhead bench core              how fast this machine is")
 
 

@@ -16,6 +16,8 @@ from clearhead import __version__
 from clearhead.cli import bench, config, data, demo
 from clearhead.errors import ClearheadError
 
+STOPPED = 130  # what Ctrl-C exits with
+
 app = typer.Typer(
     name="clearhead",
     help="Train, run, serve and look inside every transformer of the lectures.",
@@ -54,11 +56,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str], debug: bool) -> int:
     try:
-        code = app(args=arguments, standalone_mode=False)
+        code = app(args=arguments, prog_name="clearhead", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return _fail("stopped", arguments, code, debug=False) if code == STOPPED else int(code or 0)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("stopped", arguments, code=130, debug=False)
+        return _fail("stopped", arguments, STOPPED, debug=False)
     except BrokenPipeError:  # the reader, `head` for one, has seen enough
         sys.stdout = None
         return 0

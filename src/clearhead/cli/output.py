@@ -24,14 +24,14 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table that fits the terminal; numbers are the caller's to format."""
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], folds: int = -1) -> None:
+    """A table that fits the terminal: one column, the last unless said, folds where there is no room."""
     from rich import box
     from rich.table import Table
 
     table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for place, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=place != folds % len(columns))
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
     console().print(table)

@@ -234,7 +234,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """x (B, T, dim), memory (B, S, memory_dim) -> (B, T, dim)."""
         q, k, v, offset = self._project(x, memory, cache or NoCache())
-        mixed = self.kernel(q, k, v, Mask.of(mask), offset, self.relative.bias)  # (B, H, T, V)
+        visible = Mask.of(mask).over(k.size(-2))
+        mixed = self.kernel(q, k, v, visible, offset, self.relative.bias)  # (B, H, T, V)
         return self.output(join_heads(mixed))
 
     def weights(
@@ -246,13 +247,14 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """What `forward` weighs the values with, by the explicit equation: (B, H, T, S)."""
         q, k, _, offset = self._project(x, memory, cache or NoCache())
-        return self.kernel.explicit().weights(q, k, Mask.of(mask), offset, self.relative.bias)
+        visible = Mask.of(mask).over(k.size(-2))
+        return self.kernel.explicit().weights(q, k, visible, offset, self.relative.bias)
 
     def _project(self, x: Tensor, memory: Tensor | None, cache: Cache) -> tuple[Tensor, Tensor, Tensor, int]:
         """Queries (B, H, T, D), keys (B, G, S, D), values (B, G, S, V), and the key at which query 0 stands."""
         start, memory = cache.start, x if memory is None else memory
         q = self.relative.rotate(split_heads(self.query(x), self.heads), start)
-        k, v = cache.extend(lambda: self.keys_and_values(memory, start))
+        k, v = cache.extend(x.size(1), lambda: self.keys_and_values(memory, start))
         return q, k, v, start - cache.first
 
     def keys_and_values(self, memory: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:

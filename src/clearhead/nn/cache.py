@@ -28,8 +28,8 @@ class Cache:
     start: int = 0
     first: int = 0
 
-    def extend(self, project: Callable[[], KeysValues]) -> KeysValues:
-        """Take in the new keys and values, and give all that may be looked at."""
+    def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
+        """Take in the keys and values of some new tokens, and give all that these may look at."""
         raise NotImplementedError
 
     def reorder(self, rows: Tensor) -> None:
@@ -45,7 +45,7 @@ class Cache:
 class NoCache(Cache):
     """Remembers nothing: the whole sequence is read in one call."""
 
-    def extend(self, project: Callable[[], KeysValues]) -> KeysValues:
+    def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:  # noqa: ARG002
         """Just what is new."""
         return project()
 
@@ -78,12 +78,12 @@ class _Stored(Cache):
 class GrowingCache(_Stored):
     """Keeps everything, and grows with it."""
 
-    def extend(self, project: Callable[[], KeysValues]) -> KeysValues:
+    def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
         """All keys and values so far."""
         k, v = project()
         if self.keys is not None and self.values is not None:
             k, v = torch.cat((self.keys, k), dim=2), torch.cat((self.values, v), dim=2)
-        self.keys, self.values, self.start = k, v, k.size(2)
+        self.keys, self.values, self.start = k, v, self.start + queries
         return k, v
 
 
@@ -93,10 +93,10 @@ class FixedCache(_Stored):
     def __init__(self, length: int):
         self.length = length
 
-    def extend(self, project: Callable[[], KeysValues]) -> KeysValues:
+    def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
         """A view of the part that is filled."""
         k, v = project()
-        end = self.start + k.size(2)
+        end = self.start + queries
         if end > self.length:
             raise ShapeError(f"the cache holds {self.length} tokens and {end} are needed; make it longer")
         if self.keys is None or self.values is None:
@@ -112,10 +112,10 @@ class WindowCache(_Stored):
     def __init__(self, window: int):
         self.window = window
 
-    def extend(self, project: Callable[[], KeysValues]) -> KeysValues:
+    def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
         """The kept keys and values, then the new ones."""
         k, v = project()
-        self.start += k.size(2)
+        self.start += queries
         if self.keys is not None and self.values is not None:
             k, v = torch.cat((self.keys, k), dim=2), torch.cat((self.values, v), dim=2)
         self.first = self.start - k.size(2)
@@ -126,8 +126,9 @@ class WindowCache(_Stored):
 class MemoryCache(_Stored):
     """For cross-attention: the keys and values of the memory are computed once, at the first step."""
 
-    def extend(self, project: Callable[[], KeysValues]) -> KeysValues:
-        """The memory's keys and values, whatever the step."""
+    def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
+        """The memory's keys and values, whatever the step; only the queries move on."""
+        self.start += queries
         if self.keys is None or self.values is None:
             self.keys, self.values = project()
         return self.keys, self.values

@@ -1,6 +1,8 @@
 """Embeddings: a token id chooses a row of a matrix, which is the one-hot code of the id times that matrix.
 
-X = one_hot(ids) W_emb                 (B, T, N) × (N, D) -> (B, T, D)
+    X = one_hot(ids) W_emb                 (B, T, N) × (N, D) -> (B, T, D)
+
+The matrix is learned with the model, or starts from word vectors learned elsewhere.
 """
 
 from __future__ import annotations

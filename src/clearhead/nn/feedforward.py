@@ -1,7 +1,9 @@
 """Feed-forward: the same small network for every token; it mixes within a token what attention mixed between.
 
-FFN(x)    = φ(x W_1 + b_1) W_2 + b_2          φ = ReLU or GELU
-SwiGLU(x) = (swish(x W_g) · x W_1) W_2
+    FFN(x)    = φ(x W_1 + b_1) W_2 + b_2          φ = ReLU or GELU
+    SwiGLU(x) = (swish(x W_g) · x W_1) W_2
+
+Wider inside than outside: `inner` is 4 × dim unless said.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clearhead.errors import ShapeError
+
 
 def causal_mask(queries: int, keys: int | None = None, *, device: torch.device | str | None = None) -> Tensor:
     """(T, S): sums stop at position i. With more keys than queries, the queries are the last positions."""
@@ -51,7 +53,7 @@ class Mask:
 
     causal: bool = False
     window: int | None = None
-    table: Tensor | None = None  # (T, S) or (B, T or 1, S)
+    table: Tensor | None = None  # (T or 1, S or 1) or (B, T or 1, S or 1)
 
     @staticmethod
     def of(mask: Mask | Tensor | None) -> Mask:
@@ -68,6 +70,14 @@ class Mask:
             window=min(windows, default=None),
             table=tables[0] & tables[1] if len(tables) == 2 else tables[0] if tables else None,
         )
+
+    def over(self, keys: int) -> Mask:
+        """The same for the last keys only: a cache of fixed size has dropped the earlier ones."""
+        if self.table is None or self.table.size(-1) in (1, keys):
+            return self
+        if self.table.size(-1) < keys:
+            raise ShapeError(f"the mask covers {self.table.size(-1)} keys and there are {keys}")
+        return Mask(self.causal, self.window, self.table[..., -keys:])
 
     @property
     def is_only_causal(self) -> bool:
@@ -106,11 +116,11 @@ class Mask:
         return query.unsqueeze(-1) - key
 
     def _cut(self, first: int, last: int, low: int, high: int) -> Tensor | None:
-        """The part of the table for some queries and keys; a table of one row holds for every query."""
+        """The part of the table for some queries and keys; one row holds for every query, one column for every key."""
         if self.table is None:
             return None
         rows = self.table if self.table.size(-2) == 1 else self.table[..., first:last, :]
-        return rows[..., low:high]
+        return rows if self.table.size(-1) == 1 else rows[..., low:high]
 
 
 def _both(a: Tensor | None, b: Tensor) -> Tensor:

@@ -176,6 +176,9 @@ class T5Relative(RelativePositions):
 
     def __init__(self, heads: int, buckets: int = 32, longest: int = 128, both_ways: bool = True):
         super().__init__()
+        near = buckets // 4 if both_ways else buckets // 2
+        if near < 1 or longest <= near:
+            raise ShapeError(f"buckets={buckets} and longest={longest} leave no room for near and far distances")
         self.buckets, self.longest, self.both_ways = buckets, longest, both_ways
         self.table = nn.Embedding(buckets, heads)
         nn.init.normal_(self.table.weight, std=0.02)

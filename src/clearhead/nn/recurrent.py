@@ -1,10 +1,12 @@
 """Recurrent cells: what read sequences before attention, one token after the other.
 
-RNN    h_t = tanh(W_hx x_t + W_hh h_{t-1})
-GRU    the same, with gates that decide how much is forgotten and how much is new
-LSTM   a second state c_t that is only added to, so that gradients survive (as in a residual connection)
+    RNN    h_t = tanh(W_hx x_t + W_hh h_{t-1})
+    GRU    the same, with gates that decide how much is forgotten and how much is new
+    LSTM   a second state c_t that is only added to, so that gradients survive (as in a residual connection)
 
-B batch, T tokens, L layers, D input size, H hidden size
+    B batch, T tokens, L layers, D input size, H hidden size
+
+All three are torch's own, wrapped so that padding and state are handled once.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from clearhead.errors import ShapeError
 
 Cell = Literal["rnn", "gru", "lstm"]
 
@@ -53,6 +57,8 @@ class Recurrent(nn.Module):
         if lengths is None:
             states, last = self.network(x, _unwrap(state))
             return states, _wrap(last)
+        if int(lengths.min()) < 1:
+            raise ShapeError(f"row {int(lengths.argmin())} has no tokens; a recurrent network needs at least one")
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         states, last = self.network(packed, _unwrap(state))
         return pad_packed_sequence(states, batch_first=True, total_length=x.size(1))[0], _wrap(last)

@@ -1,19 +1,25 @@
-"""Stacks: the same block several times, each reading what the one below it wrote.
+"""Stacks: the same block several times, each reading what the one below it wrote. The lectures' three shapes:
 
-encoder-only       Encoder                            classification, tagging, images
-decoder-only       Encoder with a causal mask         language models
-encoder-decoder    Encoder, then Decoder              translation
+    encoder-only       Encoder                            classification, tagging, images
+    decoder-only       Encoder with a causal mask         language models
+    encoder-decoder    Encoder, then Decoder              translation
+
+Blocks, masks and caches are those of `block.py`, `masks.py` and `cache.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from torch import Tensor, nn
 
+from clearhead.errors import ShapeError
 from clearhead.nn.block import DecoderBlock, DecoderCache, EncoderBlock, MakeCache
 from clearhead.nn.cache import Cache, GrowingCache
 from clearhead.nn.masks import Mask
+
+Kept = TypeVar("Kept")
 
 
 class Encoder(nn.Module):
@@ -26,8 +32,7 @@ class Encoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Mask | Tensor | None = None, cache: Sequence[Cache] | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        caches: Sequence[Cache | None] = cache or [None] * len(self.blocks)
-        for block, remembered in zip(self.blocks, caches, strict=True):
+        for block, remembered in zip(self.blocks, _one_each(cache, len(self.blocks)), strict=True):
             x = block(x, mask=mask, cache=remembered)
         return self.norm(x)
 
@@ -53,11 +58,17 @@ class Decoder(nn.Module):
         cache: Sequence[DecoderCache] | None = None,
     ) -> Tensor:
         """x (B, T, D), memory (B, S, D) -> (B, T, D)."""
-        caches: Sequence[DecoderCache | None] = cache or [None] * len(self.blocks)
-        for block, remembered in zip(self.blocks, caches, strict=True):
+        for block, remembered in zip(self.blocks, _one_each(cache, len(self.blocks)), strict=True):
             x = block(x, memory, mask=mask, memory_mask=memory_mask, cache=remembered)
         return self.norm(x)
 
     def make_cache(self, cache: MakeCache = GrowingCache) -> list[DecoderCache]:
         """One empty cache for each block, for the caller to keep."""
         return [DecoderCache.of(cache) for _ in self.blocks]
+
+
+def _one_each(cache: Sequence[Kept] | None, blocks: int) -> Sequence[Kept | None]:
+    """A cache for each block, or none for any."""
+    if cache is not None and len(cache) != blocks:
+        raise ShapeError(f"{len(cache)} caches were given to a stack of {blocks} blocks; take them from make_cache()")
+    return cache or [None] * blocks

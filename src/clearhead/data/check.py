@@ -1,0 +1,243 @@
+"""What is in a dataset, and what is wrong with it, before anything is trained: `check(path)` gives a `Report`."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from clearhead.config import DataKind, defaults
+from clearhead.data import faults, measures, pairs, pictures
+from clearhead.data.examples import AnyDataset, Pixels
+from clearhead.data.faults import Fault
+from clearhead.data.files import BLOCK, Reading, blocks
+from clearhead.data.kinds import Found
+from clearhead.data.measures import Lengths, Unknown
+from clearhead.data.plain import RunningText, TextPart
+from clearhead.data.read import BUILTIN, kind_of, read, read_parts
+from clearhead.data.splits import Parts, identity, split
+from clearhead.data.views import VIEWS, View
+from clearhead.errors import TextError
+
+_BLOCKS = 32  # of a plain text that are looked into
+_DECODED = 200  # pictures that are opened to the end; of the others only the beginning is read
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that `check` found out; None where the question does not arise."""
+
+    path: str
+    kind: DataKind
+    reason: str  # what in the data says that it is of this kind
+    unit: str  # what is counted
+    train: int
+    validation: int
+    own_validation: bool  # the data brought it; else a share was held out
+    command: str  # that trains on this data
+    languages: tuple[str, str] | None = None
+    lengths: tuple[Lengths, ...] = ()
+    duplicates: int | None = None  # rows that are there already
+    contradictions: int | None = None  # sources with several different answers
+    leaked: int | None = None  # validation sources that are also in the training part
+    unknown: Unknown | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)  # labels or tags of the training part
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of images: height × width × channels
+    looked_into: float = 1.0  # share of a long text from which lengths and faults are
+    faults: tuple[Fault, ...] = ()
+
+
+class Keyed(NamedTuple):
+    """An example, with what tells whether another has the same source."""
+
+    key: bytes
+    example: Any
+
+
+def check(
+    path: str | Path,
+    *,
+    kind: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    encoding: str = "utf-8",
+    validation: float = 0.05,
+) -> Report:
+    """Read a path as training would, and report what is there."""
+    reading = Reading(encoding, source, target)
+    found = kind_of(path, kind, reading)
+    command = _command(str(path), found.kind, kind, reading)
+    if found.kind == "text":
+        return _report_on_text(str(path), found, reading, validation, command)
+    return _report_on_examples(str(path), found, reading, validation, command)
+
+
+def _command(path: str, found: DataKind, kind: str | None, reading: Reading) -> str:
+    """The shortest command that trains on this data, read in this way."""
+    task = "lm" if found == "text" else VIEWS[found].task
+    encoding = None if reading.encoding == Reading().encoding else reading.encoding
+    said = {"kind": kind, "source": reading.source, "target": reading.target, "encoding": encoding}
+    words = ["clearhead", "train", task, "--data", path]
+    return shlex.join(words + [f"data.{key}={value}" for key, value in said.items() if value])
+
+
+def _report_on_examples(path: str, found: Found, reading: Reading, share: float, command: str) -> Report:
+    view = VIEWS[found.kind]
+    parts = read_parts(path, found.kind, reading)
+    own = parts.validation is not None
+    train, held_out = _keyed(parts, share)
+    both = train + held_out
+    sizes = _sizes([example.image for _, example in both]) if view.unit == "images" else Counter()
+    unknown, no_vocabulary = _unknown(view, train, held_out)
+    return Report(
+        path=path,
+        kind=found.kind,
+        reason=found.reason,
+        unit=view.unit,
+        train=len(train),
+        validation=len(held_out),
+        own_validation=own,
+        command=command,
+        languages=pairs.languages_of(path, reading) if found.kind == "pairs" and path != BUILTIN else None,
+        lengths=tuple(_lengths(view, both)),
+        duplicates=measures.duplicates([view.row(*keyed) for keyed in both]),
+        contradictions=_contradictions(view, both),
+        leaked=measures.leaked((key for key, _ in train), (key for key, _ in held_out)) if own else None,
+        unknown=unknown,
+        classes=dict(_classes(view, train).most_common()),
+        sizes=dict(sizes.most_common()),
+        faults=(
+            *no_vocabulary,
+            *_of_rows(view, train, held_out, own),
+            *_of_classes(view, train, held_out),
+            *_of_sizes(sizes),
+        ),
+    )
+
+
+def _keyed(parts: Parts[Any], share: float) -> tuple[list[Keyed], list[Keyed]]:
+    """Both parts with their keys, which are worked out once: those of images cost reading the files."""
+    train = [Keyed(identity(example), example) for example in parts.train]
+    if parts.validation is None:
+        return split(train, share, lambda keyed: keyed.key)
+    return train, [Keyed(identity(example), example) for example in parts.validation]
+
+
+def _texts(view: View, members: Sequence[Keyed]) -> list[str]:
+    """The texts of all sides, those of one example side by side."""
+    return [text for _, example in members for of_side in view.texts.values() for text in of_side(example)]
+
+
+def _lengths(view: View, members: Sequence[Keyed]) -> Iterator[Lengths]:
+    for side, texts in view.texts.items():
+        yield from measures.text_lengths(side, [text for _, example in members for text in texts(example)])
+
+
+def _contradictions(view: View, members: Sequence[Keyed]) -> int | None:
+    answer = view.answer
+    return None if answer is None else measures.contradictions((key, answer(example)) for key, example in members)
+
+
+def _unknown(view: View, train: Sequence[Keyed], held_out: Sequence[Keyed]) -> tuple[Unknown | None, tuple[Fault, ...]]:
+    """How much a vocabulary of the task's own kind misses, or why there can be none."""
+    if not view.texts or not held_out:
+        return None, ()
+    learn, measure = (_texts(view, measures.spread(members)) for members in (train, held_out))
+    try:
+        return measures.unknown(defaults(view.task).tokenizer, learn, measure), ()
+    except TextError as problem:
+        return None, (Fault(f"no vocabulary: {problem}", 1),)
+
+
+def _classes(view: View, members: Sequence[Keyed]) -> Counter[str]:
+    classes = view.classes
+    return Counter() if classes is None else Counter(name for _, example in members for name in classes(example))
+
+
+def _sizes(images: Sequence[Pixels | Path]) -> Counter[str]:
+    """How many images there are of each size; every file is opened, and some are decoded to the end."""
+    for image in measures.spread(images, _DECODED):
+        pictures.pixels(image)
+    return Counter("{} × {} × {}".format(*pictures.shape(image)) for image in images)
+
+
+def _of_rows(view: View, train: Sequence[Keyed], held_out: Sequence[Keyed], own: bool) -> tuple[Fault, ...]:
+    """Suspicious rows in the order of the file; a validation part of its own counts its own lines."""
+    in_order = sorted((*train, *held_out), key=lambda keyed: keyed.example.line)
+    parts = [("line", train), ("validation line", held_out)] if own else [("line", in_order)]
+    return faults.collect(
+        (what, f"{word} {example.line}")
+        for word, members in parts
+        for _, example in members
+        for what in view.look(example)
+    )
+
+
+def _of_classes(view: View, train: Sequence[Keyed], held_out: Sequence[Keyed]) -> Iterator[Fault]:
+    if view.classes is not None:
+        yield from faults.of_classes(_classes(view, train), _classes(view, held_out))
+
+
+def _of_sizes(sizes: Counter[str]) -> Iterator[Fault]:
+    if len(sizes) > 1:
+        yield Fault("images of different sizes", len(sizes), tuple(sizes)[:3])
+
+
+def _report_on_text(path: str, found: Found, reading: Reading, share: float, command: str) -> Report:
+    dataset = read(path, kind="text", encoding=reading.encoding, validation=share)
+    train, held_out = _characters(dataset)
+    own = held_out > 0 and not isinstance(dataset.validation, TextPart)
+    step = 1 + (train + held_out) // BLOCK // _BLOCKS
+    streams = [*_streams(dataset.train), *(_streams(dataset.validation, "validation ") if own else ())]
+    lengths, suspicious = _of_lines(streams, step)
+    return Report(
+        path=path,
+        kind=found.kind,
+        reason=found.reason,
+        unit="characters",
+        train=train,
+        validation=held_out,
+        own_validation=own,
+        command=command,
+        lengths=lengths,
+        faults=suspicious,
+        looked_into=1 / step,
+    )
+
+
+def _characters(dataset: AnyDataset) -> tuple[int, int]:
+    """How long the two parts of a text are, read no more often than needed."""
+    train = sum(map(len, dataset.train))
+    if isinstance(dataset.validation, TextPart):
+        return train, dataset.validation.whole.characters - train
+    return train, sum(map(len, dataset.validation))
+
+
+def _streams(part: Iterable[str], name: str = "") -> Iterator[tuple[str, Iterable[str]]]:
+    """(name, blocks) of every file behind a text, so that its lines can be counted."""
+    whole = part.whole if isinstance(part, TextPart) else part
+    if isinstance(whole, RunningText):
+        for file in whole.files:
+            yield f"{file.name} " if len(whole.files) > 1 else name, blocks(file, whole.encoding)
+    else:
+        yield name, whole
+
+
+def _of_lines(streams: Sequence[tuple[str, Iterable[str]]], step: int) -> tuple[tuple[Lengths, ...], tuple[Fault, ...]]:
+    """Lengths and faults of the lines in every `step`-th block."""
+    words, characters, found = [], [], []
+    for name, parts in streams:
+        line = 1
+        for number, block in enumerate(parts):
+            if number % step == 0:
+                for offset, text in enumerate(block.split("\n")):
+                    found += [(what, f"{name}line {line + offset}") for what in faults.in_characters(text)]
+                    if text.strip():
+                        words.append(len(text.split()))
+                        characters.append(len(text))
+            line += block.count("\n")
+    lengths = measures.lengths("line words", words), measures.lengths("line characters", characters)
+    return lengths, faults.collect(found)

@@ -1,0 +1,246 @@
+"""Text <-> ids.
+
+    tokenizer = Tokenizer.train("bpe", texts, size=8000)
+    ids = tokenizer.encode("we are eating bread")
+    text = tokenizer.decode(ids)
+    tokenizer.save("tokenizer.json"); tokenizer = Tokenizer.load("tokenizer.json")
+
+Encoding adds no special token: whoever needs a start or a stop puts `tokenizer.start` there. And no text, whatever
+it spells, encodes to a special token other than the unknown one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from tokenizers import Tokenizer as Library
+from tokenizers import models
+
+from clearhead.config import TokenizerKind
+from clearhead.errors import TextError, nearest
+from clearhead.text.schemes import SCHEMES, Corpus, byte_level, too_small
+from clearhead.text.special import END_OF_TEXT, SPECIALS, special_ids
+
+# What a tokenizer.json says about itself: the type of its model and of its decoder give the kind.
+KINDS: dict[tuple[str, str], TokenizerKind] = {
+    ("BPE", "Fuse"): "char",
+    ("WordLevel", "Sequence"): "word",
+    ("BPE", "Metaspace"): "bpe",
+    ("BPE", "ByteLevel"): "bytes",
+    ("WordPiece", "Sequence"): "wordpiece",
+    ("Unigram", "Metaspace"): "unigram",
+}
+OPENERS: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
+LINE = 1 << 20  # most characters of a line taken at once, so that a file without line ends is not held whole
+
+
+class Tokenizer:
+    """A trained vocabulary and the scheme that uses it."""
+
+    def __init__(self, library: Library, origin: str = "tokenizer"):
+        ids = special_ids(library.get_vocab(with_added_tokens=True))
+        parts = json.loads(library.to_str())
+        kind = KINDS.get((parts["model"]["type"], str((parts["decoder"] or {}).get("type"))))
+        if ids is None or kind is None:
+            raise TextError(f"{origin} is a tokenizer, but not one that clearhead made; train one with Tokenizer.train")
+        self._library = library
+        self._library.encode_special_tokens = True  # text that spells a special token stays text
+        self._special = ids
+        self.kind: TokenizerKind = kind
+
+    @classmethod
+    def train(
+        cls, kind: TokenizerKind, texts: Iterable[str], *, size: int = 8000, lowercase: bool = False
+    ) -> Tokenizer:
+        """Learn a vocabulary of at most `size` tokens; the texts are read once, as they come."""
+        _check_request(kind, texts, size)
+        corpus = Corpus(texts, lowercase=lowercase)
+        try:
+            library = SCHEMES[kind](corpus, size)
+        except UnicodeEncodeError as problem:
+            half = problem.object[problem.start]
+            raise TextError(f"the texts hold {half!r}, which is half a character; read them as UTF-8") from None
+        count = library.get_vocab_size()
+        if not corpus.alphabet or count <= len(SPECIALS):
+            raise TextError("the texts to train a tokenizer on hold no words; give it some text")
+        if count > size:
+            raise too_small(size, count)
+        library.add_special_tokens([*SPECIALS])
+        return cls(library)
+
+    @classmethod
+    def train_from_files(
+        cls, kind: TokenizerKind, paths: Iterable[str | Path], *, size: int = 8000, lowercase: bool = False
+    ) -> Tokenizer:
+        """Learn a vocabulary from the lines of plain text files, which may be packed (.gz, .xz)."""
+        lines = chain.from_iterable(read_lines(Path(path)) for path in paths)
+        return cls.train(kind, lines, size=size, lowercase=lowercase)
+
+    @classmethod
+    def from_gpt2(cls, encoder: str | Path, merges: str | Path) -> Tokenizer:
+        """GPT-2's own vocabulary, from its published `encoder.json` and `vocab.bpe` (packed or not)."""
+        try:
+            vocabulary = json.loads("".join(read_lines(Path(encoder))))
+            pairs = [tuple(line.split()) for line in read_lines(Path(merges)) if not line.startswith("#version")]
+            model = models.BPE(vocab=vocabulary, merges=[(left, right) for left, right in pairs])
+        except (ValueError, TypeError) as problem:
+            raise TextError(f"{encoder} and {merges} are not GPT-2's vocabulary and merges: {problem}") from None
+        library = byte_level(model, Corpus((), lowercase=False))
+        library.add_special_tokens([END_OF_TEXT])
+        return cls(library)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """Read a `tokenizer.json` that `save` wrote."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as problem:
+            raise TextError(f"cannot read the tokenizer {path}: {problem.strerror or problem}") from None
+        except UnicodeDecodeError:
+            raise TextError(f"{path} is not a tokenizer.json: it is not a text file") from None
+        return cls._from_json(text, str(path))
+
+    @classmethod
+    def _from_json(cls, text: str, origin: str = "tokenizer") -> Tokenizer:
+        try:
+            library = Library.from_str(text)
+        except Exception as problem:  # the library has no class of its own for this
+            raise TextError(f"{origin} is not a tokenizer.json: {problem}") from None
+        return cls(library, origin)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything into one `tokenizer.json`; whoever looks sees the old file or the whole new one."""
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(self._library.to_str(pretty=True))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError as problem:
+            temporary.unlink(missing_ok=True)
+            raise TextError(f"cannot write the tokenizer {path}: {problem.strerror or problem}") from None
+
+    def __reduce__(self) -> tuple[Callable[[str], Tokenizer], tuple[str]]:
+        return Tokenizer._from_json, (self._library.to_str(),)
+
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a text, no special token added."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The token ids of many texts, on all cores."""
+        try:
+            return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
+        except TypeError:
+            raise TextError(f"cannot encode {_culprit(texts)!r}: it is not a text of whole characters") from None
+
+    def decode(self, ids: Iterable[int], keep_special: bool = False) -> str:
+        """The text of token ids; special tokens are left out unless asked for, the unknown one stays."""
+        return self.decode_batch([ids], keep_special)[0]
+
+    def decode_batch(self, rows: Iterable[Iterable[int]], keep_special: bool = False) -> list[str]:
+        """The texts of many rows of token ids, on all cores."""
+        silent = frozenset[int]() if keep_special else self._special.silent
+        shown = [[int(index) for index in row if int(index) not in silent] for row in rows]
+        return self._library.decode_batch(shown, skip_special_tokens=False)
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces a text is cut into, readable."""
+        return self.pieces(self.encode(text))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Each id as a reader would write it; a byte that is no character on its own shows as �."""
+        pieces = [self.token(int(index)) for index in ids]
+        if self.kind != "bytes":
+            return pieces
+        return [self._library.decoder.decode([piece]) for piece in pieces]
+
+    def id(self, token: str) -> int:
+        """The id of a token of the vocabulary; the unknown id if it is not there."""
+        index = self._library.token_to_id(token)
+        return self.unknown if index is None else index
+
+    def token(self, id: int) -> str:
+        """The token with this id, exactly as the vocabulary has it."""
+        token = self._library.id_to_token(id) if 0 <= id < len(self) else None
+        if token is None:
+            raise TextError(f"there is no token {id}: this vocabulary has {len(self)}, counted from 0")
+        return token
+
+    def __len__(self) -> int:
+        return self._library.get_vocab_size()
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.kind}, {len(self)} tokens)"
+
+    @property
+    def pad(self) -> int:
+        """Fills the end of a short sequence."""
+        return self._special.pad
+
+    @property
+    def unknown(self) -> int:
+        """Stands for what the vocabulary lacks."""
+        return self._special.unknown
+
+    @property
+    def start(self) -> int:
+        """What a decoder is given first."""
+        return self._special.start
+
+    @property
+    def stop(self) -> int:
+        """What a decoder gives last."""
+        return self._special.stop
+
+    @property
+    def mask(self) -> int:
+        """Hides a token that is to be guessed."""
+        return self._special.mask
+
+    @property
+    def cls(self) -> int:
+        """Its vector stands for the whole sequence."""
+        return self._special.cls
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, packed or not; a very long line comes in parts."""
+    try:
+        with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
+            yield from iter(partial(file.readline, LINE), "")
+    except UnicodeDecodeError as problem:
+        raise TextError(
+            f"{path} is not UTF-8 text: byte {problem.start} is {problem.object[problem.start]:#x}"
+        ) from None
+    except (OSError, EOFError, lzma.LZMAError) as problem:
+        raise TextError(f"cannot read {path}: {getattr(problem, 'strerror', None) or problem}") from None
+
+
+def _check_request(kind: str, texts: Iterable[str], size: int) -> None:
+    """Refuse what cannot be trained before any text is read."""
+    if kind not in SCHEMES:
+        raise TextError(f"unknown tokenizer kind {kind}; {nearest(kind, SCHEMES)}")
+    if isinstance(texts, str):
+        raise TextError("expected several texts to train on and got one string; put it into a list")
+    if size <= len(SPECIALS):
+        raise too_small(size, len(SPECIALS) + 1)
+
+
+def _culprit(texts: Sequence[object]) -> object:
+    """The first text that the library refuses: not a string, or with half a character in it."""
+    return next((text for text in texts if not isinstance(text, str) or not _whole(text)), None)
+
+
+def _whole(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)

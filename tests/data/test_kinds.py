@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clearhead.config import DataKind
+from clearhead.data import detect, read
+from clearhead.data.check import check
+from clearhead.data.examples import Pair
+from clearhead.data.files import Reading
+from clearhead.errors import ClearheadError, ConfigError, DataError
+
+from .writing import put, real
+
+POEM = "Tyger Tyger, burning bright,\nIn the forests of the night;\n\nWhat immortal hand or eye,\nCould frame\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "reason"),
+    [
+        ("a.tsv", "a dog\tun perro\na cat\tun gato\n", "pairs", "two text columns that both vary"),
+        ("a.txt", "a dog\tun perro\na cat\tun gato\n", "pairs", "two text columns that both vary"),
+        ("a.csv", "en,es\na dog,un perro\n", "pairs", "columns named en, es"),
+        ("a.csv", "source,target\na,b\n", "pairs", "columns named source, target"),
+        ("en-es.tsv", "a dog\tun perro\n", "pairs", "a file named after en, es"),
+        ("a.jsonl", '{"translation": {"de": "ja", "en": "yes"}}\n', "pairs", "columns named de, en"),
+        ("a.tsv", "a\tb\tCC-BY 2.0\nc\td\tCC-BY 2.0\n", "pairs", "one that says where they are from"),
+        ("a.csv", "text,target\na,b\n", "labelled", "a column named target"),
+        ("a.csv", "good,1\nbad,0\nfine,1\nawful,0\n", "labelled", "a column, 2, with 2 different values in 4 rows"),
+        ("a.txt", "0 why ?\n1 who ?\n0 how ?\n1 when ?\n", "labelled", "lines that begin with one of a few labels"),
+        ("a.conll", "EU ORG\nis O\n", "tagged", "words in columns"),
+        ("a.txt", "EU ORG\nis O\n\nit O\n", "tagged", "words in columns"),
+        ("a.tsv", "EU\tORG\nis\tO\n\nit\tO\n", "tagged", "words in columns"),
+        ("a.tsv", "a.jpg#0\tA dog\nb.png#0\tA cat\n", "captions", "a column of image names"),
+        ("a.txt", POEM, "text", "running text"),
+        ("no_suffix", POEM, "text", "running text"),
+        ("a.txt", "a line\twith a tab\nand one without\n", "text", "running text"),
+        ("a.txt", "\tan indented line\n\tand another\n", "text", "running text"),
+        ("a.txt", "text,label\nfine,1\nbad,0\n", "labelled", "a column named label"),
+        ("digits.npz", "x", "images", "pictures as arrays"),
+    ],
+)
+def test_files(tmp_path: Path, name: str, content: str, kind: str, reason: str) -> None:
+    found = detect(put(tmp_path / name, content))
+    assert found.kind == kind
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    ("names", "kind", "reason"),
+    [
+        (["train.en", "train.de"], "pairs", "files named after the languages de, en"),
+        (["corpus.src", "corpus.tgt"], "pairs", "files named after the languages src, tgt"),
+        (["captions.tsv", "images/a.jpg"], "captions", "a table of captions, captions.tsv"),
+        (["cat/a.jpg", "dog/b.png"], "images", "pictures in one folder for each of 2 classes"),
+        (["train/cat/a.jpg", "val/cat/b.png"], "images", "pictures in one folder for each of 1 classes"),
+        (["t-images-idx3-ubyte", "t-labels-idx1-ubyte"], "images", "pictures as arrays, t-images-idx3-ubyte"),
+        (["emma.txt", "moby.txt"], "text", "a folder of 2 text files"),
+        (["train.txt", "valid.txt"], "text", "train.txt has running text"),
+        (["only.txt", "README.txt"], "text", "only.txt has running text"),
+    ],
+)
+def test_folders(tmp_path: Path, names: list[str], kind: str, reason: str) -> None:
+    for name in names:
+        put(tmp_path / name, POEM)
+    found = detect(tmp_path)
+    assert (found.kind, found.reason) == (kind, reason)
+
+
+def test_what_the_user_asks_for_helps_to_decide(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv", "who,what,how\nme,a b c,x\nyou,d e f,y\nthey,g h,x\nwe,i j,y\n")
+    assert detect(path, Reading(source="what", target="who")).kind == "pairs"
+    assert detect(path, Reading(source="what", target="how")).kind == "labelled"
+
+
+def test_the_kind_can_be_forced(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.txt", "0 why ?\n1 who ?\n0 how ?\n1 when ?\n")
+    assert read(path, kind="text").kind == "text"
+
+
+def test_an_unknown_kind_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"unknown kind pair; did you mean pairs\?"):
+        read("anything", kind="pair")
+
+
+def test_builtin_needs_a_kind() -> None:
+    with pytest.raises(ConfigError, match=r"builtin has data of every kind; choose with --kind .* from: pairs, text"):
+        read("builtin")
+
+
+def test_builtin_is_split_like_any_other_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"pairs": tuple(Pair(str(number), "x") for number in range(99)), "text": ("one line\n" * 50, "the end\n")}
+    monkeypatch.setattr("clearhead.data.builtin.examples", own.__getitem__)
+    dataset = read("builtin", kind="pairs")
+    assert (dataset.origin, len(dataset.train) + len(dataset.validation)) == ("builtin", 99)
+    assert 0 < len(dataset.validation) < 20
+    text = read("builtin", kind="text", validation=0.1)
+    assert "".join(text.train) + "".join(text.validation) == "".join(own["text"])
+    assert 0 < text.validation.characters < 60
+    assert check("builtin", kind="text").command == "clearhead train lm --data builtin data.kind=text"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.csv", "text\nonly\none\n", "has one column"),
+        ("a.json", '[\n{"en": "a"}\n]\n', "line 1: is not valid JSON"),
+        ("a.txt", "", "is empty"),
+        ("a.txt", "x" * 1_500_000, r"line 1: is 1\.5 MB long.*--kind text \(data\.kind=text\)"),
+    ],
+)
+def test_what_has_no_kind_is_one_sentence(tmp_path: Path, name: str, content: str, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        detect(put(tmp_path / name, content))
+
+
+PIECES = [
+    "a dog",
+    "\t",
+    "\n",
+    "\n\n",
+    ",",
+    '"',
+    '{"en": "a"}',
+    "label",
+    "en",
+    "0 ",
+    "#",
+    "\r\n",
+    "\ufeff",
+    "\0",
+    "é",
+    "\\ud800",
+]
+NAMES = ["a.tsv", "a.csv", "a.jsonl", "a.txt", "a.conll", "a.npz", "a-images-idx3-ubyte", "captions.tsv", "train.en"]
+
+
+@settings(max_examples=300)
+@given(
+    pieces=st.lists(st.sampled_from(PIECES), max_size=20),
+    name=st.sampled_from(NAMES),
+    kind=st.sampled_from([None, None, *get_args(DataKind)]),
+    broken=st.booleans(),
+)
+def test_whatever_the_bytes_it_is_data_or_one_sentence(tmp_path_factory, pieces, name, kind, broken) -> None:
+    content = "".join(pieces).encode("latin-1" if broken and "\ufeff" not in pieces else "utf-8")
+    path = put(tmp_path_factory.mktemp("any") / name, content)
+    sentence = ""
+    try:
+        assert any(True for _ in read(path, kind=kind).train)
+    except ClearheadError as mistake:
+        sentence = str(mistake)
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ([], "is an empty folder"),
+        (["a.pdf"], r"holds nothing to learn from \(.csv, .tsv"),
+        (["a.tar.xz"], "unpack a.tar.xz first"),
+        (["inner/deeper/a.txt"], "its folders are inner"),
+    ],
+)
+def test_folders_with_nothing_to_learn_from(tmp_path: Path, names: list[str], sentence: str) -> None:
+    for name in names:
+        put(tmp_path / name, "x")
+    with pytest.raises(DataError, match=sentence):
+        detect(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("multi30k", "pairs"),
+        ("tatoeba/en-fr.tsv.gz", "pairs"),
+        ("tinyshakespeare/input.txt.gz", "text"),
+        ("wikitext2", "text"),
+        ("sst2/dev.tsv.gz", "labelled"),
+        ("mnist/train-labels-idx1-ubyte.gz", "images"),
+        ("flickr8k", "captions"),
+        ("word2vec/questions-words.txt", "text"),
+    ],
+)
+def test_real_corpora(name: str, kind: str) -> None:
+    assert detect(real(name)).kind == kind

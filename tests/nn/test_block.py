@@ -1,0 +1,131 @@
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from clearhead.nn import (
+    AddNorm,
+    BatchNorm,
+    DecoderBlock,
+    DecoderCache,
+    EncoderBlock,
+    FeedForward,
+    Mask,
+    MultiHeadAttention,
+    NormAdd,
+    NormAddNorm,
+    RMSNorm,
+    SwiGLU,
+)
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def randomised(part: nn.Module) -> nn.Module:
+    for parameter in part.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return part.double()
+
+
+def double(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("placement", "equation"),
+    [
+        (AddNorm, lambda block, x, f: block.norm(x + f(x))),
+        (NormAdd, lambda block, x, f: x + f(block.norm(x))),
+        (NormAddNorm, lambda block, x, f: x + block.outer_norm(f(block.norm(x)))),
+    ],
+)
+@pytest.mark.parametrize("norm", [nn.LayerNorm, RMSNorm, BatchNorm])
+def test_placement_of_the_norm(placement, equation, norm):
+    block, x = randomised(placement(7, norm)), double(2, 5, 7)
+    assert_close(block(x, torch.sin), equation(block, x, torch.sin))
+
+
+@pytest.mark.parametrize("placement", [AddNorm, NormAdd, NormAddNorm])
+def test_encoder_block_is_two_parts(placement):
+    block, x = randomised(EncoderBlock(6, 3, placement=placement)), double(2, 5, 6)
+    mask = Mask(causal=True)
+    y = block.residual1(x, lambda z: block.self_attention(z, mask=mask))
+    assert_close(block(x, mask=mask), block.residual2(y, block.feed_forward))
+
+
+@pytest.mark.parametrize("placement", [AddNorm, NormAdd, NormAddNorm])
+def test_decoder_block_is_three_parts(placement):
+    block, x, memory = randomised(DecoderBlock(6, 3, placement=placement)), double(2, 5, 6), double(2, 7, 6)
+    memory_mask = torch.rand(2, 1, 7) > 0.4
+    y = block.residual1(x, lambda z: block.self_attention(z, mask=Mask(causal=True)))
+    y = block.residual2(y, lambda z: block.cross_attention(z, memory, mask=memory_mask))
+    assert_close(block(x, memory, memory_mask=memory_mask), block.residual3(y, block.feed_forward))
+
+
+def test_decoder_block_takes_another_mask():
+    block, x, memory = randomised(DecoderBlock(6, 3)), double(2, 5, 6), double(2, 7, 6)
+    everything = block(x, memory, mask=Mask())
+    assert (everything - block(x, memory))[:, 0].abs().max() > 1e-3
+
+
+def test_parts_are_passed_in():
+    attention, cross, feed_forward = MultiHeadAttention(6, 2), MultiHeadAttention(6, 1, memory_dim=5), SwiGLU(6, 7)
+    block = DecoderBlock(6, 3, attention=attention, cross_attention=cross, feed_forward=feed_forward)
+    assert block.self_attention is attention
+    assert block.cross_attention is cross
+    assert block.feed_forward is feed_forward
+    assert block(torch.randn(2, 3, 6), torch.randn(2, 7, 5)).shape == (2, 3, 6)
+
+
+ATTENTION = {f"{part}.{kind}" for part in ("query", "key", "value", "output") for kind in ("weight", "bias")}
+FEED_FORWARD = {f"feed_forward.{part}.{kind}" for part in ("inner", "outer") for kind in ("weight", "bias")}
+
+
+def norms(count: int) -> set[str]:
+    return {f"residual{i + 1}.norm.{kind}" for i in range(count) for kind in ("weight", "bias")}
+
+
+def test_parameter_names():
+    encoder = {f"self_attention.{name}" for name in ATTENTION} | FEED_FORWARD
+    assert set(EncoderBlock(6, 3).state_dict()) == encoder | norms(2)
+    cross = {f"cross_attention.{name}" for name in ATTENTION}
+    assert set(DecoderBlock(6, 3).state_dict()) == encoder | cross | norms(3)
+
+
+def test_parameter_count():
+    """4 (D² + D) for attention, 8 D² + 5 D for the feed-forward, 2 D for a norm."""
+    dim = 6
+    attention, feed_forward, norm = 4 * (dim**2 + dim), 8 * dim**2 + 5 * dim, 2 * dim
+    assert sum(p.numel() for p in EncoderBlock(dim, 3).parameters()) == attention + feed_forward + 2 * norm
+    assert sum(p.numel() for p in DecoderBlock(dim, 3).parameters()) == 2 * attention + feed_forward + 3 * norm
+
+
+@pytest.mark.parametrize("placement", [AddNorm, NormAdd, NormAddNorm])
+def test_dropout_only_in_training(placement):
+    block, x, memory = DecoderBlock(6, 3, placement=placement, dropout=0.5), torch.randn(2, 5, 6), torch.randn(2, 7, 6)
+    assert (block(x, memory) - block(x, memory)).abs().max() > 1e-3
+    plain = DecoderBlock(6, 3, placement=placement)
+    plain.load_state_dict(block.state_dict())
+    assert_close(block.eval()(x, memory), plain(x, memory))
+
+
+@pytest.mark.parametrize("placement", [NormAdd, NormAddNorm])
+def test_dropout_leaves_only_the_residual_path(placement):
+    block, x = randomised(placement(7, dropout=1.0)), double(2, 5, 7)
+    assert_close(block(x, torch.sin), x)
+
+
+def test_the_caller_owns_the_cache():
+    block, x, memory = DecoderBlock(6, 3), torch.randn(2, 5, 6), torch.randn(2, 7, 6)
+    cache = DecoderCache.of()
+    block(x, memory, cache=cache)
+    assert (cache.own.start, cache.own.keys.shape, cache.memory.keys.shape) == (5, (2, 3, 5, 2), (2, 3, 7, 2))
+    assert not any("cache" in name for name, _ in block.named_buffers())
+
+
+def test_feed_forward_of_another_size():
+    block = EncoderBlock(6, 3, feed_forward=FeedForward(6, 11))
+    assert block.feed_forward.inner.weight.shape == (11, 6)
