@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from clearhead.bench import core
+from clearhead.bench.measure import growth_exponent, in_own_process, machine, side_by_side
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_growth_exponent_finds_the_power(power: float) -> None:
+    sizes = [3, 5, 11, 29]
+    assert growth_exponent(sizes, [7 * size**power for size in sizes]) == pytest.approx(power)
+
+
+def test_candidates_take_turns() -> None:
+    calls: list[str] = []
+    taken = side_by_side({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3, warm_up=2)
+    assert calls == ["a", "b"] * 5
+    assert set(taken) == {"a", "b"}
+    assert all(milliseconds >= 0 for milliseconds in taken.values())
+
+
+def test_peak_memory_is_that_of_the_process_alone() -> None:
+    small = in_own_process("import sys; result = {'said': sys.argv[1]}", "hello")
+    large = in_own_process("held = bytearray(200_000_000); result = {}")
+    assert small["said"] == "hello"
+    assert small["peak_mb"] < 100
+    assert 200 < large["peak_mb"] < 300
+
+
+def test_attention_is_compared_on_the_same_weights() -> None:
+    figure = core.attention_against_torch(batch=2, length=5, dim=12, heads=3, repeats=2)
+    assert figure.unit == "×"
+    assert set(figure.detail["milliseconds"]) == {"clearhead", "torch"}
+
+
+def test_a_figure_knows_whether_it_holds() -> None:
+    assert core.Figure("x", 1.0, "s", 2.0, {}).holds is True
+    assert core.Figure("x", 3.0, "s", 2.0, {}).holds is False
+    assert core.Figure("x", 3.0, "s", None, {}).holds is None
+
+
+def test_machine_names_what_it_measured_on() -> None:
+    assert {"python", "torch", "threads", "cores"} <= set(machine())
