@@ -77,7 +77,7 @@ def _usage(problem: typer.TyperException) -> str:
     """Typer's sentence, with the way to more."""
     context = getattr(problem, "ctx", None)
     command = context.command_path if context else "clearhead"
-    sentence = problem.format_message().rstrip(".")  # type: ignore[attr-defined]
+    sentence = problem.format_message().rstrip(".")
     if not sentence:  # no verb given: Typer has printed the help
         return ""
     return f"{sentence[0].lower()}{sentence[1:]}; see {command} --help"

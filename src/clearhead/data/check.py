@@ -79,7 +79,8 @@ def _command(path: str, found: DataKind, kind: str | None, reading: Reading) -> 
     """The shortest command that trains on this data, read in this way."""
     task = "lm" if found == "text" else VIEWS[found].task
     encoding = None if reading.encoding == Reading().encoding else reading.encoding
-    said = {"kind": kind, "source": reading.source, "target": reading.target, "encoding": encoding}
+    forced = None if path == BUILTIN else kind  # the task says which of ours is meant
+    said = {"kind": forced, "source": reading.source, "target": reading.target, "encoding": encoding}
     words = ["clearhead", "train", task, "--data", path]
     return shlex.join(words + [f"data.{key}={value}" for key, value in said.items() if value])
 
