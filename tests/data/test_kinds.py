@@ -101,7 +101,7 @@ def test_builtin_is_split_like_any_other_data(monkeypatch: pytest.MonkeyPatch) -
     text = read("builtin", kind="text", validation=0.1)
     assert "".join(text.train) + "".join(text.validation) == "".join(own["text"])
     assert 0 < text.validation.characters < 60
-    assert check("builtin", kind="text").command == "clearhead train lm --data builtin data.kind=text"
+    assert check("builtin", kind="text").command == "clearhead train lm --data builtin"
 
 
 @pytest.mark.parametrize(
