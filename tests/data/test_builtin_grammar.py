@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clearhead.data.builtin.pairs.adjectives import adjective
-from clearhead.data.builtin.pairs.circumstances import located, place
+from clearhead.data.builtin.pairs.circumstances import located
 from clearhead.data.builtin.pairs.clauses import (
     ALREADY,
     ANYMORE,
@@ -20,7 +20,6 @@ from clearhead.data.builtin.pairs.clauses import (
 from clearhead.data.builtin.pairs.nouns import NOUNS, noun
 from clearhead.data.builtin.pairs.person import Person
 from clearhead.data.builtin.pairs.phrases import (
-    NounPhrase,
     Phrase,
     conjunction,
     measured,
@@ -42,35 +41,10 @@ from clearhead.data.builtin.pairs.subjects import (
     YOU,
     YOU_ALL,
     I,
-    Subject,
-    named,
-    subject,
 )
-from clearhead.data.builtin.pairs.transfers import GIVERS, to_person, to_pronoun
 from clearhead.data.builtin.pairs.verbs import verb
 
-
-def a(text: str, quality: str = "", plural: bool = False) -> NounPhrase:
-    """A noun phrase such as `the car` with an adjective."""
-    determiner, _, name = text.partition(" ")
-    return noun_phrase(determiner, noun(name), plural, adjective(quality) if quality else None)
-
-
-def the(text: str, quality: str = "", plural: bool = False) -> Subject:
-    return subject(a(text, quality, plural))
-
-
-def give(english: str) -> Predicate:
-    return (
-        to_pronoun(GIVERS[0], a("a watch"), "me", "me")
-        if english == "me"
-        else to_person(GIVERS[0], a("a book"), a(english), person_first=False)
-    )
-
-
-ANA, INES, LUIS = named("Ana", "Ana", "f"), named("Ines", "Inés", "f"), named("Luis", "Luis", "m")
-BREAD = predicate("eat + bread")
-AT_HOME = place("at home")
+from .saying import AT_HOME, BREAD, a, the
 
 STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
     # forms of the verb

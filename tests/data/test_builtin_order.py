@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from clearhead.data.builtin.pairs.adjectives import adjective
-from clearhead.data.builtin.pairs.circumstances import place
 from clearhead.data.builtin.pairs.clauses import (
     Clause,
     Form,
@@ -34,36 +33,12 @@ from clearhead.data.builtin.pairs.subjects import (
     WHO,
     YOU,
     I,
-    Subject,
-    named,
     subject,
     together,
 )
-from clearhead.data.builtin.pairs.transfers import GIVERS, to_person, to_pronoun
 from clearhead.data.builtin.pairs.verbs import verb
 
-
-def a(text: str, quality: str = "", plural: bool = False) -> NounPhrase:
-    """A noun phrase such as `the car` with an adjective."""
-    determiner, _, name = text.partition(" ")
-    return noun_phrase(determiner, noun(name), plural, adjective(quality) if quality else None)
-
-
-def the(text: str, quality: str = "", plural: bool = False) -> Subject:
-    return subject(a(text, quality, plural))
-
-
-def give(english: str) -> Predicate:
-    return (
-        to_pronoun(GIVERS[0], a("a watch"), "me", "me")
-        if english == "me"
-        else to_person(GIVERS[0], a("a book"), a(english), person_first=False)
-    )
-
-
-ANA, INES, LUIS = named("Ana", "Ana", "f"), named("Ines", "Inés", "f"), named("Luis", "Luis", "m")
-BREAD = predicate("eat + bread")
-AT_HOME = place("at home")
+from .saying import ANA, BREAD, INES, LUIS, a, give, the
 
 STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
     # people as objects, pronouns, reflexives
