@@ -1,5 +1,5 @@
 # Everything here works on a new machine that has Python 3.11 (or later) and make.
-#   make demo     see attention at work
+#   make demo     train a small translator and look inside it
 #   make test     the whole suite
 
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## see attention at work, step by step
+demo: $(READY) ## train a small translator in under two minutes, and use it
 	$(BIN)/clearhead demo
 
 test: lint ## lint, types and all tests, in parallel

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from clearhead import config
-from clearhead.config import Config, ConfigError, DataConfig, ModelConfig, TrainConfig
+from clearhead.config import CONFIGS, ConfigError, DataConfig, TrainConfig, TranslateConfig
 
 # Words that YAML would like to read as something else.
 TRICKY = st.sampled_from(["no", "on", "null", "~", "1e3", "0x10", "2026-11-15", "a: b", "# x", "", " x ", "é\n", "[1"])
@@ -27,20 +27,20 @@ TRICKY = st.sampled_from(["no", "on", "null", "~", "1e3", "0x10", "2026-11-15", 
 def test_yaml_out_and_in_loses_nothing(
     task: str, heads: int, width: int, base: float, path: str, source: str | None, seed: int
 ) -> None:
-    written = Config(
-        task=task,  # type: ignore[arg-type]
-        model=ModelConfig(dim=heads * width, heads=heads, position_base=base),
-        data=DataConfig(path=path, source=source),
-        train=TrainConfig(seed=seed),
+    sizes = {"dim": width} if task == "words" else {"dim": heads * width, "heads": heads, "position_base": base}
+    written = CONFIGS[task].model_validate(
+        {"model": sizes, "data": DataConfig(path=path, source=source), "train": TrainConfig(seed=seed)}
     )
     assert config.loads(config.dump(written)) == written
 
 
 def test_dump_writes_every_setting() -> None:
-    written = yaml.safe_load(config.dump(Config()))
-    names = {name for name, _, _ in config.describe(Config())}
-    assert names == {"task"} | {f"{s}.{k}" for s, keys in written.items() if s != "task" for k in keys}
-    assert all(meaning for _, _, meaning in config.describe(Config()))
+    for task in config.TASKS:
+        chosen = config.defaults(task)
+        written = yaml.safe_load(config.dump(chosen))
+        names = {name for name, _, _ in config.describe(chosen)}
+        assert names == {"task"} | {f"{s}.{k}" for s, keys in written.items() if s != "task" for k in keys}
+        assert all(meaning for _, _, meaning in config.describe(chosen))
 
 
 @pytest.mark.parametrize("task", config.TASKS)
@@ -56,7 +56,7 @@ def test_base_is_the_paper_s_width() -> None:
 
 def test_it_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        Config().model.dim = 3  # type: ignore[misc]
+        TranslateConfig().model.dim = 3  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,11 @@ def test_it_cannot_be_changed() -> None:
         ("data.path=a=b.tsv", "data", "path", "a=b.tsv"),
         ("model.kv_heads=2", "model", "kv_heads", 2),
         (" train.seed = 7 ", "train", "seed", 7),
+        ("train.betas=0.9,0.95", "train", "betas", (0.9, 0.95)),
     ],
 )
 def test_an_override_is_typed_by_the_schema(word: str, section: str, key: str, value: object) -> None:
-    changed = getattr(getattr(config.override(Config(), [word]), section), key)
+    changed = getattr(getattr(config.override(TranslateConfig(), [word]), section), key)
     assert changed == value
     assert type(changed) is type(value)
 
@@ -92,11 +93,13 @@ def test_an_override_is_typed_by_the_schema(word: str, section: str, key: str, v
         ("model.heads=3", r"model: dim=128 is not divisible by heads=3"),
         ("model.kv_heads=3", r"model: heads=4 is not divisible by kv_heads=3"),
         ("model=3", r"unknown setting model; .*"),
+        ("model.patch=4", r"unknown setting model\.patch; .*"),
+        ("train.betas=0.9", r"train\.betas\.1=.*: field required"),
     ],
 )
 def test_a_wrong_override_is_one_sentence(word: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=f"^{sentence}$"):
-        config.override(Config(), [word])
+        config.override(TranslateConfig(), [word])
 
 
 @pytest.mark.parametrize(

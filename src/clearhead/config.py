@@ -28,6 +28,10 @@ PositionName = Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"]
 NormName = Literal["layer", "rms", "batch"]
 Placement = Literal["before", "after", "around"]
 FeedForwardName = Literal["relu", "gelu", "swiglu"]
+PoolName = Literal["class", "mean", "last"]
+CellName = Literal["rnn", "gru", "lstm"]
+ContextName = Literal["last", "sum", "attention"]
+ScheduleName = Literal["inverse_sqrt", "cosine", "linear", "stable"]
 
 TASKS: tuple[Task, ...] = get_args(Task)
 SIZES: tuple[Size, ...] = get_args(Size)
@@ -82,6 +86,7 @@ class ModelConfig(Section):
     feed_forward: FeedForwardName = Field("relu", description="nonlinearity of the feed-forward part")
     bias: bool = Field(True, description="linear maps have a bias")
     dropout: float = Field(0.1, ge=0, lt=1, description="share of activations dropped while training")
+    tied: bool = Field(True, description="the output uses the embedding's matrix")
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:
@@ -92,37 +97,183 @@ class ModelConfig(Section):
         return self
 
 
+class TranslateModel(ModelConfig):
+    """A model that reads one sentence and writes another."""
+
+    architecture: Literal["transformer", "rnn"] = Field("transformer", description="attention, or what came before")
+    cell: CellName = Field("gru", description="kind of recurrent cell (rnn)")
+    context: ContextName = Field("attention", description="what the decoder sees of the source (rnn)")
+
+
+class TextModel(ModelConfig):
+    """A language model."""
+
+    architecture: Literal["transformer", "rnn"] = Field("transformer", description="attention, or what came before")
+    cell: CellName = Field("lstm", description="kind of recurrent cell (rnn)")
+    objective: Literal["next", "masked"] = Field("next", description="predict the next token, or masked ones")
+    length: int = Field(256, ge=1, description="tokens of running text in one window")
+
+
+class ClassifyModel(ModelConfig):
+    """A classifier of texts."""
+
+    pool: PoolName = Field("mean", description="which vector speaks for the text")
+
+
+class VisionModel(ModelConfig):
+    """A classifier of images."""
+
+    patch: int = Field(4, ge=1, description="side of a square patch, in pixels")
+    pool: PoolName = Field("class", description="which vector speaks for the image")
+
+
+class CaptionModel(ModelConfig):
+    """A model that describes an image."""
+
+    architecture: Literal["cross", "sequence", "rnn"] = Field(
+        "cross", description="a decoder that looks at patches, patches and text as one sequence, or image + rnn"
+    )
+    patch: int = Field(8, ge=1, description="side of a square patch, in pixels")
+    cell: CellName = Field("lstm", description="kind of recurrent cell (rnn)")
+
+
+class WordsModel(Section):
+    """Word vectors: skip-gram."""
+
+    dim: int = Field(100, ge=1, description="numbers in a word vector")
+    window: int = Field(5, ge=1, description="words on each side that count as context")
+    negatives: int = Field(5, ge=0, description="noise words for each real one; 0 = full softmax")
+    subsample: float = Field(1e-3, ge=0, description="frequent words above this share are thinned out; 0 = never")
+    min_count: int = Field(5, ge=1, description="rarer words are left out")
+
+
 class TrainConfig(Section):
-    """How the examples are visited."""
+    """How a model learns."""
 
     seed: int = Field(1, ge=0, description="fixes every random choice")
+    max_steps: int = Field(2000, ge=0, description="updates of the weights")
+    max_minutes: float | None = Field(None, gt=0, description="stop by then; the schedule fits itself to it")
+    optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon for the matrices, adamw for the rest")
+    learning_rate: float = Field(1e-3, gt=0, description="highest rate of adamw")
+    matrix_rate: float = Field(0.02, gt=0, description="highest rate of muon")
+    weight_decay: float = Field(0.01, ge=0, description="pull of the matrices towards zero")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="memory of adamw's two averages")
+    schedule: ScheduleName = Field("inverse_sqrt", description="how the rate falls after the warm-up")
+    warmup: float = Field(0.1, ge=0, le=1, description="share of the training in which the rate rises")
+    decay: float = Field(0.3, ge=0, le=1, description="share at the end in which it falls (stable)")
+    clip: float | None = Field(1.0, gt=0, description="longest gradient; none = any")
+    accumulate: int = Field(1, ge=1, description="batches for one update")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over all labels")
+    average: float = Field(0.0, ge=0, lt=1, description="decay of the running average of the weights; 0 = none")
+    sampling: float = Field(
+        0.0, ge=0, le=1, description="share of target tokens taken from the model itself, at the end"
+    )
+    evaluate_every: int = Field(500, ge=1, description="steps between evaluations")
+    patience: int | None = Field(None, ge=1, description="evaluations without improvement before it stops")
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+    keep: int = Field(2, ge=1, description="checkpoints kept")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where it computes")
+    precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 where it is native")
+    compile: Literal["auto", "yes", "no"] = Field("auto", description="torch.compile: auto where it is known to help")
+    recompute: bool = Field(False, description="keep no activations inside blocks: less memory, more time")
+    strategy: Literal["ddp", "fsdp"] = Field("ddp", description="many processes: whole copies, or shards")
+    deterministic: bool = Field(True, description="the same weights from the same seed, to the last bit")
+
+    @model_validator(mode="after")
+    def _schedule_fits(self) -> Self:
+        if self.schedule == "inverse_sqrt" and self.warmup == 0:
+            raise ConfigError("schedule=inverse_sqrt falls from where the warm-up ends: warmup must be above 0")
+        return self
 
 
 class Config(Section):
-    """Everything a run is made from."""
+    """Everything a run is made from; each task has its own kind of model."""
 
-    task: Task = Field("translate", description="which system")
-    model: ModelConfig = Field(default_factory=ModelConfig)
+    task: Task
+    model: Any
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     data: DataConfig = Field(default_factory=DataConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
 
+
+class TranslateConfig(Config):
+    """Sentences into sentences."""
+
+    task: Literal["translate"] = Field("translate", description="which system")
+    model: TranslateModel = Field(default_factory=TranslateModel)
+
+
+class TextConfig(Config):
+    """Running text."""
+
+    task: Literal["lm"] = Field("lm", description="which system")
+    model: TextModel = Field(default_factory=TextModel)
+
+
+class ClassifyConfig(Config):
+    """A label for a text."""
+
+    task: Literal["classify"] = Field("classify", description="which system")
+    model: ClassifyModel = Field(default_factory=ClassifyModel)
+
+
+class TagConfig(Config):
+    """A label for each word."""
+
+    task: Literal["tag"] = Field("tag", description="which system")
+    model: ModelConfig = Field(default_factory=ModelConfig)
+
+
+class VisionConfig(Config):
+    """A label for an image."""
+
+    task: Literal["vision"] = Field("vision", description="which system")
+    model: VisionModel = Field(default_factory=VisionModel)
+
+
+class CaptionConfig(Config):
+    """A sentence for an image."""
+
+    task: Literal["caption"] = Field("caption", description="which system")
+    model: CaptionModel = Field(default_factory=CaptionModel)
+
+
+class WordsConfig(Config):
+    """A vector for each word."""
+
+    task: Literal["words"] = Field("words", description="which system")
+    model: WordsModel = Field(default_factory=WordsModel)
+
+
+CONFIGS: dict[Task, type[Config]] = {
+    "translate": TranslateConfig,
+    "lm": TextConfig,
+    "classify": ClassifyConfig,
+    "tag": TagConfig,
+    "vision": VisionConfig,
+    "caption": CaptionConfig,
+    "words": WordsConfig,
+}
 
 _SIZES: dict[Size, dict[str, int]] = {
     "tiny": {"dim": 64, "heads": 2, "layers": 2},
     "small": {"dim": 128, "heads": 4, "layers": 4},
     "base": {"dim": 512, "heads": 8, "layers": 6},
 }
+_WORD_SIZES: dict[Size, dict[str, int]] = {"tiny": {"dim": 50}, "small": {"dim": 100}, "base": {"dim": 300}}
 
 # What a task changes of the defaults above.
 _TASKS: dict[Task, dict[str, dict[str, Any]]] = {
-    "translate": {},
+    "translate": {"train": {"label_smoothing": 0.1}},
     "lm": {"model": {"positions": "rotary", "feed_forward": "gelu"}, "tokenizer": {"kind": "bytes"}},
     "classify": {"model": {"positions": "learned", "feed_forward": "gelu"}},
     "tag": {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}},
     "vision": {"model": {"positions": "learned", "feed_forward": "gelu"}},
     "caption": {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}},
-    "words": {"tokenizer": {"kind": "word", "lowercase": True}},
+    "words": {
+        "tokenizer": {"kind": "word", "lowercase": True},
+        "train": {"learning_rate": 0.025, "schedule": "linear"},
+    },
 }
 
 
@@ -133,8 +284,9 @@ def defaults(task: str, size: str = "small") -> Config:
     if size not in SIZES:
         raise ConfigError(f"unknown size {size}; {nearest(size, SIZES)}")
     sections = {name: dict(values) for name, values in _TASKS[task].items()}
-    sections["model"] = {**_SIZES[size], **sections.get("model", {})}
-    return Config(task=task, **sections)
+    sizes = _WORD_SIZES[size] if task == "words" else _SIZES[size]
+    sections["model"] = {**sizes, **sections.get("model", {})}
+    return CONFIGS[task].model_validate({"task": task, **sections})
 
 
 def override(config: Config, assignments: Sequence[str]) -> Config:
@@ -144,8 +296,8 @@ def override(config: Config, assignments: Sequence[str]) -> Config:
         name, equals, text = assignment.partition("=")
         if not equals:
             raise ConfigError(f"{assignment!r} is not of the form section.key=value")
-        _assign(values, name.strip(), text.strip())
-    return _validated(values, where={}, origin="")
+        _assign(config, values, name.strip(), text.strip())
+    return _validated(type(config), values, where={}, origin="")
 
 
 def load(path: str | Path) -> Config:
@@ -174,10 +326,10 @@ def loads(text: str, origin: str = "configuration") -> Config:
     where = dict(_lines(tree, origin)) if tree else {}
     task, size = values.get("task", "translate"), values.pop("size", "small")
     try:
-        base = defaults(task, size).model_dump()
+        base = defaults(task, size)
     except ConfigError as problem:
         raise ConfigError(f"{origin}: {problem}") from None
-    return _validated(_merged(base, values), where, origin)
+    return _validated(type(base), _merged(base.model_dump(), values), where, origin)
 
 
 def dump(config: Config) -> str:
@@ -196,15 +348,16 @@ def describe(config: Config) -> Iterator[tuple[str, Any, str]]:
             yield name, value, field.description or ""
 
 
-def _assign(values: dict[str, Any], name: str, text: str) -> None:
+def _assign(config: Config, values: dict[str, Any], name: str, text: str) -> None:
     """Set one dotted name, or say which name was meant."""
-    known = {dotted for dotted, _, _ in describe(Config())}
+    known = {dotted for dotted, _, _ in describe(config)}
     if name not in known:
         raise ConfigError(f"unknown setting {name}; {nearest(name, known)}")
     *sections, key = name.split(".")
     for section in sections:
         values = values[section]
-    values[key] = None if text.lower() in ("none", "null") else text
+    several = isinstance(values[key], tuple)  # written as 0.9,0.98
+    values[key] = None if text.lower() in ("none", "null") else text.split(",") if several else text
 
 
 def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,20 +368,20 @@ def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def _validated(values: dict[str, Any], where: Mapping[str, int], origin: str) -> Config:
+def _validated(kind: type[Config], values: dict[str, Any], where: Mapping[str, int], origin: str) -> Config:
     try:
-        return Config.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as problem:
         first = problem.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         line = where.get(name)
         place = f"{origin}, line {line}: " if line else f"{origin}: " if origin else ""
-        raise ConfigError(place + _sentence(name, first)) from None
+        raise ConfigError(place + _sentence(kind, name, first)) from None
 
 
-def _sentence(name: str, error: Any) -> str:
+def _sentence(kind: type[Config], name: str, error: Any) -> str:
     if error["type"] == "extra_forbidden":
-        known = [dotted for dotted, _, _ in describe(Config())] + list(Config.model_fields)
+        known = [dotted for dotted, _, _ in describe(kind.model_validate({}))] + list(kind.model_fields)
         return f"unknown setting {name}; {nearest(name, known)}"
     if error["type"] == "value_error":
         return f"{name}: {error['ctx']['error']}" if name else str(error["ctx"]["error"])

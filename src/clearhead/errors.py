@@ -4,6 +4,7 @@
     ├── ConfigError     a setting that is unknown, of the wrong type, or contradicts another
     ├── DataError       a file or a row that cannot be read; knows its path and line
     ├── DownloadError   a dataset that cannot be fetched or is not what it should be
+    ├── RunError        a run directory, model or checkpoint that cannot be used or written
     ├── TextError       a tokenizer that cannot be trained, read or applied
     └── ShapeError      tensors whose sizes do not fit together
 
@@ -43,6 +44,10 @@ class DataError(ClearheadError, ValueError):
 
 class DownloadError(ClearheadError):
     """A dataset that cannot be fetched, or whose bytes are not the published ones."""
+
+
+class RunError(ClearheadError):
+    """A run directory, model or checkpoint that cannot be used or written."""
 
 
 class TextError(ClearheadError, ValueError):

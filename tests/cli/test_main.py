@@ -35,7 +35,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo", "--colour"], "clearhead: no such option: --colour"),
         (["bench", "cor"], "clearhead: unknown benchmark cor; did you mean core?\n"),
         (["bench", "core", "--out", "no/x.json"], "clearhead: cannot write no/x.json: there is no folder no\n"),
-        (["demo", "--out", "no/x.svg"], "clearhead: cannot write no/x.svg: No such file or directory\n"),
+        (["demo", "--steps", "--out", "no/x.svg"], "clearhead: cannot write no/x.svg: No such file or directory\n"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
@@ -98,21 +98,21 @@ def test_config_show_prints_yaml_that_can_be_used_again(capsys: pytest.CaptureFi
 
 
 def test_demo_shows_the_steps(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(["demo"], debug=False) == 0
+    assert _run(["demo", "--steps"], debug=False) == 0
     said = capsys.readouterr().out
     assert '"it" looked mostly at "animal"' in said
     assert max(len(line.rstrip()) for line in said.splitlines()) <= 80
 
 
 def test_demo_saves_a_picture_that_needs_no_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(["demo", "--out", str(tmp_path / "demo.svg")], debug=False) == 0
+    assert _run(["demo", "--steps", "--out", str(tmp_path / "demo.svg")], debug=False) == 0
     picture = (tmp_path / "demo.svg").read_text(encoding="utf-8")
     assert "animal" in picture
     assert "url(http" not in picture
 
 
 def test_demo_as_json_has_rows_that_sum_to_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(["demo", "--json"], debug=False) == 0
+    assert _run(["demo", "--steps", "--json"], debug=False) == 0
     said = json.loads(capsys.readouterr().out)
     assert [step["name"] for step in said["steps"]] == ["score", "scale", "softmax", "weight", "sum"]
     assert all(sum(row) == pytest.approx(1) for row in said["weights"])

@@ -47,7 +47,7 @@ def test_it_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     code = "import clearhead; print(clearhead.__file__)"
     where = subprocess.check_output([python, "-c", code], text=True, env=clean, cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(place)
-    said = subprocess.check_output([place / "bin" / "clearhead", "demo"], text=True, env=clean, cwd=tmp_path)
+    said = subprocess.check_output([place / "bin" / "clearhead", "demo", "--steps"], text=True, env=clean, cwd=tmp_path)
     assert '"it" looked mostly at "animal"' in said
     said = subprocess.check_output(
         [place / "bin" / "clearhead", "data", "check", "builtin", "--kind", "pairs"], text=True, env=clean, cwd=tmp_path

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from clearhead import __version__
-from clearhead.cli import bench, config, data, demo
+from clearhead.cli import bench, compare, config, data, demo, eval, train, use, words
 from clearhead.errors import ClearheadError
 
 STOPPED = 130  # what Ctrl-C exits with
@@ -26,6 +26,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("train")(train.train)
+app.command("resume")(train.resume)
+app.command("eval")(eval.evaluate)
+app.command("compare")(compare.compare)
+app.command("translate")(use.translate)
+app.command("generate")(use.generate)
+app.command("classify")(use.classify)
+app.command("caption")(use.caption)
+app.command("words")(words.words)
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)

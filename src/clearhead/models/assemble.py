@@ -11,8 +11,9 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
-from clearhead.config import FeedForwardName, ModelConfig, NormName, Placement, ScoreName
+from clearhead.config import FeedForwardName, ModelConfig, NormName, Placement, PoolName, ScoreName
 from clearhead.nn import (
     Additive,
     AddNorm,
@@ -45,11 +46,15 @@ from clearhead.nn import (
     add,
     concatenate,
     dot,
+    first_token,
+    last_token,
+    mean_token,
     pick_one,
     scaled_dot,
     softmax,
 )
 from clearhead.nn.norm import MakeNorm
+from clearhead.nn.output import Pool
 from clearhead.nn.scores import Score
 
 # Each takes (size of one head's queries and keys, number of heads).
@@ -69,24 +74,41 @@ FEED_FORWARDS: dict[FeedForwardName, Callable[..., nn.Module]] = {
 }
 
 
+POOLS: dict[PoolName, Pool] = {"class": first_token, "mean": mean_token, "last": last_token}
+
+
 class TokenInput(nn.Module):
     """Ids to vectors that know their place: token embedding, position, dropout."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int | None = None):
         super().__init__()
-        position_dim = config.dim // 4 if config.position_concat else config.dim
-        token_dim = config.dim - position_dim if config.position_concat else config.dim
-        combine = concatenate if config.position_concat else add
-        self.tokens = TokenEmbedding(size, token_dim, pad=pad, scale=token_dim**0.5)
-        self.positions = {
-            "sinusoidal": lambda: SinusoidalPositions(position_dim, config.position_base, combine),
-            "learned": lambda: LearnedPositions(position_dim, config.max_length, combine),
-        }.get(config.positions, NoPositions)()
+        width = token_dim(config)
+        self.tokens = TokenEmbedding(size, width, pad=pad, scale=width**0.5)
+        self.positions = input_positions(config, config.max_length)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor, start: int | Tensor = 0) -> Tensor:
         """(B, T) ids of the tokens from position `start` on -> (B, T, D)."""
         return self.dropout(self.positions(self.tokens(ids), start))
+
+
+def position_dim(config: ModelConfig) -> int:
+    """Width of an input position: all of it when added, a quarter when concatenated."""
+    return config.dim // 4 if config.position_concat else config.dim
+
+
+def token_dim(config: ModelConfig) -> int:
+    """Width of a token before its position joins it."""
+    return config.dim - position_dim(config) if config.position_concat else config.dim
+
+
+def input_positions(config: ModelConfig, length: int) -> nn.Module:
+    """What puts order into the input, for the schemes that do it there."""
+    combine = concatenate if config.position_concat else add
+    return {
+        "sinusoidal": lambda: SinusoidalPositions(position_dim(config), config.position_base, combine),
+        "learned": lambda: LearnedPositions(position_dim(config), length, combine),
+    }.get(config.positions, NoPositions)()
 
 
 def relative_positions(config: ModelConfig, causal: bool) -> RelativePositions:
@@ -148,6 +170,13 @@ def decoder(config: ModelConfig) -> Decoder:
         for _ in range(config.layers)
     ]
     return Decoder(blocks, _last_norm(config))
+
+
+def recompute_blocks(model: nn.Module) -> None:
+    """Keep no activations inside blocks: the backward pass computes them again, for less memory and more time."""
+    for block in model.modules():
+        if isinstance(block, EncoderBlock | DecoderBlock):
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
 
 
 def _block_parts(config: ModelConfig) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from clearhead.nn.block import AddNorm, DecoderBlock, DecoderCache, EncoderBlock
 from clearhead.nn.cache import Cache, FixedCache, GrowingCache, MemoryCache, WindowCache
 from clearhead.nn.embedding import TokenEmbedding, one_hot
 from clearhead.nn.feedforward import FeedForward, SwiGLU
-from clearhead.nn.masks import Mask, additive, causal_mask, length_mask, padding_mask, window_mask
+from clearhead.nn.masks import Mask, additive, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
 from clearhead.nn.norm import BatchNorm, LayerNorm, RMSNorm, layer_norm, rms_norm
 from clearhead.nn.output import (
     ClassToken,
@@ -100,6 +100,7 @@ __all__ = [
     "one_hot",
     "padding_mask",
     "pick_one",
+    "prefix_mask",
     "rms_norm",
     "scaled_dot",
     "softmax",

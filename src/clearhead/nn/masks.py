@@ -31,6 +31,13 @@ def window_mask(queries: int, window: int, *, device: torch.device | str | None 
     return Mask(window=window).table_of(queries, queries, device=device)
 
 
+def prefix_mask(prefix: int, length: int, device: torch.device | str | None = None) -> Tensor:
+    """(N + T, N + T): the first N see each other, the rest see those and what stands before them."""
+    visible = causal_mask(prefix + length, device=device)
+    visible[:, :prefix] = True
+    return visible
+
+
 def padding_mask(ids: Tensor, pad: int = 0) -> Tensor:
     """(B, S) ids -> (B, 1, S): real tokens are visible to every query, padding to none."""
     return (ids != pad).unsqueeze(-2)

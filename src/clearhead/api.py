@@ -1,0 +1,187 @@
+"""A trained model, ready to be used: `clearhead.load(directory)`.
+
+    m = clearhead.load("runs/en-es")
+    m.translate("we are eating bread")
+    m.generate("ROMEO:", max_tokens=200, temperature=0.8)
+    m.classify("a warm, funny film").label
+    m.analogy("king", "man", "woman")
+
+Each method takes one thing or a list of them, and gives one or a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from clearhead.config import Config
+from clearhead.data.collate import pad
+from clearhead.decode import beam_search, greedy, sample
+from clearhead.errors import RunError, nearest
+from clearhead.models.word_vectors import analogy, neighbours
+from clearhead.text import Tokenizer
+from clearhead.train.pixels import normalised
+from clearhead.train.run import Facts, Run
+from clearhead.train.tasks.words import word_ids
+
+ABILITIES = {
+    "translate": "translate",
+    "lm": "generate",
+    "classify": "classify",
+    "tag": "tag",
+    "vision": "classify",
+    "caption": "caption",
+    "words": "words",
+}
+
+
+@dataclass(frozen=True)
+class Label:
+    """The likeliest label, and how likely each one is."""
+
+    label: str
+    probabilities: dict[str, float]
+
+
+class Model:
+    """A run directory, loaded."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.config: Config = run.config
+        self.network: Any
+        self.network, self.facts = run.load_network()
+        self._tokenizer = run.load_tokenizer()
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """Text <-> ids."""
+        if self._tokenizer is None:
+            raise RunError(f"{self.run.path} has no tokenizer: its model does not read text")
+        return self._tokenizer
+
+    def translate(self, text: str | Sequence[str], beams: int = 4) -> Any:
+        """The likeliest translation that a beam search finds."""
+        self._must("translate")
+        if isinstance(text, str):
+            return self.translate([text], beams)[0]
+        return [self.tokenizer.decode(ids) for ids in self._written(self.tokenizer.encode_batch(list(text)), beams)]
+
+    def _written(self, sources: list[list[int]], beams: int, rows: int = 32) -> Iterator[list[int]]:
+        vocabulary = self.tokenizer
+        for begin in range(0, len(sources), rows):
+            source = torch.from_numpy(pad(sources[begin : begin + rows], vocabulary.pad, stop=vocabulary.stop))
+            with torch.inference_mode():
+                state = self.network.start(source)
+            first = torch.full((len(source),), vocabulary.start)
+            longest = 2 * source.size(1) + 10
+            if beams == 1:
+                yield from greedy(self.network, state, first, stop=vocabulary.stop, longest=longest)
+            else:
+                found = beam_search(self.network, state, first, stop=vocabulary.stop, longest=longest, beams=beams)
+                yield from (hypotheses[0].ids for hypotheses in found)
+
+    def generate(self, prompt: str, *, max_tokens: int = 200, stream: bool = False, **settings: Any) -> Any:
+        """Text that goes on from a prompt; with `stream` an iterator over its pieces."""
+        self._must("generate")
+        pieces = self._pieces(prompt, max_tokens, settings)
+        return pieces if stream else prompt + "".join(pieces)
+
+    def _pieces(self, prompt: str, max_tokens: int, settings: dict[str, Any]) -> Iterator[str]:
+        """What each token adds to the text; an incomplete character waits for its rest."""
+        ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
+        written: list[int] = []
+        said = ""
+        state = self.network.start()
+        for token in sample(self.network, state, torch.tensor([ids]), longest=max_tokens, **settings):
+            written.append(token)
+            text = self.tokenizer.decode(ids + written)[len(prompt) :]
+            if not text.endswith("�") and len(text) > len(said):
+                yield text[len(said) :]
+                said = text
+
+    def classify(self, item: Any) -> Any:
+        """The label of a text, of an image (pixels, Pillow image or path), or of each in a list."""
+        self._must("classify")
+        if isinstance(item, list):
+            return [self.classify(each) for each in item]
+        with torch.inference_mode():
+            probabilities = self.network(self._classified(item)).softmax(-1)[0].tolist()
+        best = int(np.argmax(probabilities))
+        return Label(self.facts.labels[best], dict(zip(self.facts.labels, probabilities, strict=True)))
+
+    def _classified(self, item: Any) -> torch.Tensor:
+        if self.config.task == "vision":
+            return self._image(item)
+        room = self.config.data.max_length - 1
+        return torch.tensor([[self.tokenizer.cls, *self.tokenizer.encode(item)[:room]]])
+
+    def _image(self, item: Any) -> torch.Tensor:
+        from clearhead.data import pixels
+
+        sizes = self.facts.sizes
+        image = Path(item) if isinstance(item, str) else item if isinstance(item, Path) else np.asarray(item)
+        if isinstance(image, np.ndarray) and image.ndim == 2:
+            image = image[:, :, None]
+        return normalised(pixels(image, size=sizes.height, channels=sizes.channels)[None])
+
+    def caption(self, image: Any) -> str:
+        """A sentence about an image."""
+        self._must("caption")
+        vocabulary = self.tokenizer
+        with torch.inference_mode():
+            state = self.network.start(self._image(image))
+        first = torch.full((1,), vocabulary.start)
+        (ids,) = greedy(self.network, state, first, stop=vocabulary.stop, longest=self.config.data.max_length)
+        return vocabulary.decode(ids)
+
+    def tag(self, text: str) -> list[tuple[str, str]]:
+        """A tag for each word of a text that is cut at blanks."""
+        self._must("tag")
+        words = text.split()
+        ids = [(self.tokenizer.encode(word) or [self.tokenizer.unknown])[0] for word in words]
+        with torch.inference_mode():
+            best = self.network(torch.tensor([ids])).argmax(-1)[0].tolist()
+        return [(word, self.facts.labels[number]) for word, number in zip(words, best, strict=True)]
+
+    def neighbours(self, word: str, count: int = 10, measure: str = "cosine") -> list[tuple[str, float]]:
+        """The words nearest to a word, best first, and how near."""
+        vectors, words = self._words()
+        return neighbours(vectors, words, self._folded(word), count, measure)
+
+    def analogy(self, a: str, b: str, c: str, count: int = 10, measure: str = "cosine") -> list[tuple[str, float]]:
+        """The words nearest to a - b + c: king - man + woman."""
+        vectors, words = self._words()
+        a, b, c = map(self._folded, (a, b, c))
+        return analogy(vectors, words, a, b, c, count, measure)
+
+    def _words(self) -> tuple[torch.Tensor, list[str]]:
+        """(V, D), and the word of each row."""
+        self._must("words")
+        ids = word_ids(self.tokenizer)
+        return self.network.vectors[ids], self.tokenizer.pieces(ids)
+
+    def _folded(self, word: str) -> str:
+        return word.lower() if self.config.tokenizer.lowercase else word
+
+    def _must(self, ability: str) -> None:
+        can = ABILITIES[self.config.task]
+        if can != ability:
+            raise RunError(f"{self.run.path} is a model for {self.config.task}: it can {can}, not {ability}")
+
+
+def load(path: str | Path) -> Model:
+    """Load a run directory."""
+    place = Path(path)
+    if not place.exists():
+        near = [other.name for other in place.parent.iterdir()] if place.parent.is_dir() else []
+        raise RunError(f"there is no model {path}" + (f"; {nearest(place.name, near)}" if near else ""))
+    return Model(Run.open(place))
+
+
+__all__ = ["Facts", "Label", "Model", "load"]

@@ -1,0 +1,49 @@
+"""`clearhead compare RUN RUN …`: runs of one task side by side, as a table and as a figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.output import Json, console, print_json, print_table
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories of finished trainings.")],
+    out: Annotated[Path | None, typer.Option(help="Also draw a figure: .svg, .png or .pdf.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare finished runs of one task."""
+    from clearhead.train import compare as comparing
+
+    if out is not None:
+        comparing.check_figure(out)
+    records = comparing.compare(runs)
+    if out is not None:
+        comparing.save_figure(records, out)
+    if as_json:
+        print_json([record.document() for record in records])
+        return
+    scores = comparing.score_names(records)
+    rows = [
+        (
+            record.name,
+            f"{record.parameters:,}",
+            f"{record.last.step:,}",
+            _number(record.last.minutes, ".1f"),
+            f"{record.last.loss:.4f}",
+            *(_number(record.scores.get(name), ".4g") for name in scores),
+        )
+        for record in records
+    ]
+    console().print(f"task: {records[0].task}")
+    narrow = (name.replace(" ", "\n") for name in scores)  # 80 columns have no room for `exact match` in one line
+    print_table("", ("run", "parameters", "steps", "minutes", "loss", *narrow), rows, folds=0)
+    if out is not None:
+        console().print(f"The figure is in {out}.", soft_wrap=True)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)

@@ -1,0 +1,56 @@
+"""One label for a text, or one for each of its tokens: an encoder, and a linear map at the end.
+
+B batch, T tokens, D width, C classes
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from clearhead.config import ClassifyModel, ModelConfig
+from clearhead.models import assemble
+from clearhead.models.assemble import TokenInput
+from clearhead.nn import SequenceOutput, TokenOutput, padding_mask
+
+
+class TextEncoder(nn.Module):
+    """Ids to one vector for each token, every token seeing all the others; padding is seen by none."""
+
+    def __init__(self, config: ModelConfig, size: int, pad: int = 0):
+        super().__init__()
+        self.config, self.pad = config, pad
+        self.tokens = TokenInput(config, size, pad)
+        self.stack = assemble.encoder(config)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) -> (B, T, D)."""
+        mask = assemble.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
+        return self.stack(self.tokens(ids), mask=mask)
+
+
+class Classifier(nn.Module):
+    """One label for a text, read from the class token, the mean or the last token."""
+
+    def __init__(self, config: ClassifyModel, size: int, classes: int, pad: int = 0):
+        super().__init__()
+        self.encoder = TextEncoder(config, size, pad)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = SequenceOutput(config.dim, classes, assemble.POOLS[config.pool])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T), the class token first where the pool wants one -> logits (B, C)."""
+        return self.output(self.dropout(self.encoder(ids)), ids != self.encoder.pad)
+
+
+class Tagger(nn.Module):
+    """One label for each token."""
+
+    def __init__(self, config: ModelConfig, size: int, classes: int, pad: int = 0):
+        super().__init__()
+        self.encoder = TextEncoder(config, size, pad)
+        self.dropout = nn.Dropout(config.dropout)
+        self.output = TokenOutput(config.dim, classes)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) -> logits (B, T, C)."""
+        return self.output(self.dropout(self.encoder(ids)))

@@ -1,0 +1,47 @@
+"""The Vision Transformer: an image is a sequence of patches, and the class token's output is its label.
+
+z_0 = [x_class; x_p^1 E; …; x_p^N E] + E_pos
+z'_l = MSA(LN(z_{l-1})) + z_{l-1},   z_l = MLP(LN(z'_l)) + z'_l
+y = LN(z_L^0)
+
+B batch, C channels, N patches, D width
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from clearhead.config import CaptionModel, VisionModel
+from clearhead.models import assemble
+from clearhead.nn import ClassToken, PatchEmbedding, SequenceOutput
+
+
+class PatchEncoder(nn.Module):
+    """An image to one vector for each patch, after that of the class token."""
+
+    def __init__(self, config: VisionModel | CaptionModel, channels: int, height: int, width: int):
+        super().__init__()
+        count = (height // config.patch) * (width // config.patch)
+        token_dim = assemble.token_dim(config)
+        self.patches = PatchEmbedding(config.patch, channels, token_dim)
+        self.class_token = ClassToken(token_dim)
+        self.positions = assemble.input_positions(config, length=1 + count)
+        self.dropout = nn.Dropout(config.dropout)
+        self.stack = assemble.encoder(config)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, height, width) -> (B, 1 + N, D)."""
+        return self.stack(self.dropout(self.positions(self.class_token(self.patches(images)))))
+
+
+class VisionTransformer(nn.Module):
+    """One label for an image."""
+
+    def __init__(self, config: VisionModel, channels: int, height: int, width: int, classes: int):
+        super().__init__()
+        self.encoder = PatchEncoder(config, channels, height, width)
+        self.output = SequenceOutput(config.dim, classes, assemble.POOLS[config.pool])
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, height, width) -> logits (B, classes)."""
+        return self.output(self.encoder(images))

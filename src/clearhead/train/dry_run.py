@@ -1,0 +1,111 @@
+"""What a training would take, before it begins: parameters, memory and time, from a few real steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.config import Config
+from clearhead.train.loop import Listener, Step, Trainer
+from clearhead.train.optimizers import optimizer_tensors
+from clearhead.train.run import Run
+from clearhead.train.start import make_trainer
+from clearhead.train.tasks.classify import Classify
+from clearhead.train.tasks.vision import Vision
+
+TIMED = 5  # most steps that are timed, after a first one that is not
+ENOUGH = 5.0  # seconds after which no more steps are timed
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a training would take."""
+
+    parameters: dict[str, int]  # by part
+    memory: dict[str, int]  # bytes, by what for
+    steps: int
+    unit: str  # what is counted: tokens or examples
+    per_step: float
+    seconds_per_step: float
+
+    @property
+    def minutes(self) -> float:
+        """All steps; evaluations come on top."""
+        return self.steps * self.seconds_per_step / 60
+
+
+def estimate(config: Config, note: Callable[[str], None] = lambda _text: None) -> Estimate:
+    """Make a few steps in a folder that goes away."""
+    steps: list[Step] = []
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        listener = Listener(on_step=lambda step, _: steps.append(step), on_note=note)
+        trainer = make_trainer(Run(Path(folder)), config, listener)
+        batches = trainer.cursor.forever()
+        with _kept_for_backward() as kept:
+            trainer.update(list(islice(batches, 1)))
+        while len(steps) <= TIMED and sum(step.seconds for step in steps[1:]) < ENOUGH:
+            trainer.update(list(islice(batches, config.train.accumulate)))
+    timed = steps[1:]
+    seconds = sum(step.seconds for step in timed) / len(timed)
+    return Estimate(
+        parameters=parts_of(trainer.model),
+        memory=_memory(trainer, kept),
+        steps=_steps(config, seconds),
+        unit="examples" if isinstance(trainer.task, Classify | Vision) else "tokens",
+        per_step=sum(step.tokens for step in timed) / len(timed),
+        seconds_per_step=seconds,
+    )
+
+
+def parts_of(model: nn.Module) -> dict[str, int]:
+    """The parameters in each part of a model; those that two parts share count for the first."""
+    counts: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        part = ".".join(name.split(".")[:2])  # encoder.tokens, encoder.stack
+        counts[part] = counts.get(part, 0) + parameter.numel()
+    return counts
+
+
+def _steps(config: Config, seconds: float) -> int:
+    """As many as are asked for, or fit in the minutes."""
+    minutes = config.train.max_minutes
+    fitting = config.train.max_steps if minutes is None else round(60 * minutes / seconds)
+    return min(config.train.max_steps, fitting)
+
+
+def _memory(trainer: Trainer, kept: dict[int, int]) -> dict[str, int]:
+    weights = list(trainer.model.parameters())
+    own = {parameter.untyped_storage().data_ptr() for parameter in weights}
+    memory = {
+        "weights": _bytes(weights),
+        "gradients": _bytes(weight for weight in weights if weight.requires_grad),
+        "optimizer": _bytes(optimizer_tensors(trainer.optimizers).values()),
+        "average": _bytes(trainer.average.tensors().values()),
+        "activations": sum(size for place, size in kept.items() if place not in own),
+    }
+    return {name: size for name, size in memory.items() if size}
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+@contextmanager
+def _kept_for_backward() -> Iterator[dict[int, int]]:
+    """The bytes of all that the forward pass keeps for the gradient, by address: what is kept twice counts once."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield kept

@@ -1,0 +1,107 @@
+"""How good a finished model is: on the validation part of its own data, or on all of another dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import nn
+
+from clearhead.train.device import Device
+from clearhead.train.metrics import confusion_matrix
+from clearhead.train.run import Run
+from clearhead.train.task import Evaluation, Workspace
+from clearhead.train.tasks import TASKS
+from clearhead.train.tasks.common import LabelTask
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How often each label (row) was taken for each (column)."""
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]  # (C, C)
+
+    def classes(self) -> Iterator[dict[str, Any]]:
+        """Of each label: its examples, and how many of those predicted and of those wanted are right."""
+        predicted = [sum(column) for column in zip(*self.counts, strict=True)]
+        for place, (label, row) in enumerate(zip(self.labels, self.counts, strict=True)):
+            wanted, hits = sum(row), row[place]
+            yield {
+                "label": label,
+                "examples": wanted,
+                "precision": _share(hits, predicted[place]),
+                "recall": _share(hits, wanted),
+                "F1": _share(2 * hits, wanted + predicted[place]),
+            }
+
+    def largest(self, most: int = 10) -> list[tuple[str, str, int]]:
+        """(right label, what it was taken for, how often), the most frequent mistakes first."""
+        mistakes = [
+            (right, taken, count)
+            for right, row in zip(self.labels, self.counts, strict=True)
+            for taken, count in zip(self.labels, row, strict=True)
+            if right != taken and count
+        ]
+        return sorted(mistakes, key=lambda mistake: -mistake[2])[:most]
+
+
+@dataclass(frozen=True)
+class Detailed(Evaluation):
+    """An evaluation that says what was measured, and where a classifier errs."""
+
+    data: str = ""
+    confusion: Confusion | None = None
+
+    def document(self) -> dict[str, Any]:
+        """For `--json`."""
+        document = {"data": self.data, "loss": self.loss, "scores": [asdict(score) for score in self.scores]}
+        if self.confusion is not None:
+            document |= {"classes": list(self.confusion.classes()), "confusion": asdict(self.confusion)}
+        return document | {"sample": self.sample}
+
+
+def evaluate(run: str | Path, data: str | None = None, note: Callable[[str], None] = lambda _text: None) -> Detailed:
+    """Score the finished model of a run on its validation part, or on every example of other data of the same kind."""
+    place = Run.open(Path(run))
+    network, facts = place.load_network()
+    config = place.config
+    if data is not None:
+        config = config.model_copy(update={"data": config.data.model_copy(update={"path": data})})
+    # Where it was trained may not be here.
+    device = Device.choose(config.train.model_copy(update={"device": "auto"}), note).place
+    with _folder(place, data) as folder:
+        workspace = Workspace(folder, place.load_tokenizer(), facts, whole=data is not None)
+        task = TASKS[config.task](config, workspace)
+        task.scored = None
+        for text in task.notes:
+            note(text)
+        found = task.evaluate(network.to(device), device)
+        confusion = _confusion(task, network, facts.labels) if isinstance(task, LabelTask) else None
+    return Detailed(found.loss, found.scores, found.sample, config.data.path, confusion)
+
+
+@contextmanager
+def _folder(run: Run, data: str | None) -> Iterator[Path]:
+    """The run's own files are there already; those of other data are not kept."""
+    if data is None and run.checkpoints.is_dir():
+        yield run.checkpoints
+        return
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _confusion(task: LabelTask, network: nn.Module, labels: tuple[str, ...]) -> Confusion:
+    with torch.inference_mode():
+        predicted, right = task.predictions(network)
+    counts = confusion_matrix(predicted, right, range(len(labels)))
+    return Confusion(labels, tuple(tuple(row) for row in counts))
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,247 @@
+"""The loop: one for every task.
+
+    for each step: rate from the schedule, loss of some batches, gradient, update, average;
+    now and then: evaluate, and write a checkpoint from which it goes on bit for bit.
+
+Everything random in a step follows from (seed, step, process), so nothing but the step needs to be remembered.
+Many processes run the same loop side by side, each on its rows of every batch; where they meet, there is `team`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.config import TrainConfig
+from clearhead.errors import RunError
+from clearhead.train import checkpoints
+from clearhead.train.averaging import Average
+from clearhead.train.checkpoints import Checkpoint
+from clearhead.train.device import Device
+from clearhead.train.distributed import Team
+from clearhead.train.optimizers import load_optimizer_tensors, make_optimizers, optimizer_tensors, set_rates
+from clearhead.train.run import Run, append_line
+from clearhead.train.schedules import Progress, factor
+from clearhead.train.task import Evaluation, Examples, Task, to_device
+
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one update looked like."""
+
+    step: int
+    loss: float
+    rate: float  # factor of the schedule
+    tokens: int
+    seconds: float
+
+
+@dataclass
+class Listener:
+    """Who is told how it goes; by default nobody."""
+
+    on_step: Callable[[Step, Progress], None] = lambda _step, _progress: None
+    on_evaluation: Callable[[int, Evaluation], None] = lambda _step, _found: None
+    on_note: Callable[[str], None] = lambda _text: None
+
+
+@dataclass
+class Trainer:
+    """A model on its way, and all that must be saved for it to go on."""
+
+    task: Task
+    model: nn.Module
+    run: Run
+    config: TrainConfig
+    device: Device
+    listener: Listener = field(default_factory=Listener)
+    team: Team = field(default_factory=Team)
+    step: int = 0
+    best: float = float("inf")
+    waited: int = 0  # evaluations since the best
+
+    def __post_init__(self) -> None:
+        self.cursor = self.task.cursor()
+        self.progress = Progress(self.config.max_steps, self.config.max_minutes)
+        self.model.to(self.device.place)
+        self.spare = self.team.spare(self.model)
+        self.team.spread(self.model)
+        self.forward = self.team.connect(self.device.prepare(self.model), self.device.place)
+        self.optimizers = make_optimizers(self.model, self.config)
+        self.average = Average(self.model, self.config.average)
+
+    def train(self) -> Evaluation:
+        """From where it is to the end; the last evaluation is the result.
+
+        A checkpoint is written before the evaluation of the same step, which is then made again after a resume.
+        """
+        batches = self.cursor.forever()
+        while True:
+            if self.used_up or (self.step and self.step % self.config.evaluate_every == 0):
+                found = self.evaluate()
+                if self.used_up or self.out_of_patience:
+                    return found
+            self.update(list(islice(batches, self.config.accumulate)))
+            if self.used_up or self.step % self.config.checkpoint_every == 0:
+                self.save()
+
+    @property
+    def used_up(self) -> bool:
+        """All steps are made, or the minutes are over."""
+        return self.progress.share(self.step) >= 1
+
+    @property
+    def out_of_patience(self) -> bool:
+        """Nothing has improved for as many evaluations as we wait."""
+        return self.config.patience is not None and self.waited >= self.config.patience
+
+    def update(self, batches: list[Examples]) -> None:
+        """One step: loss and gradient of the batches, clipped, with the rate of the schedule."""
+        began = time.perf_counter()
+        self.device.seed(self.config.seed, self.step, self.team.rank)
+        rate = self._set_rates()
+        loss, count = self._gradients(batches)
+        if not torch.isfinite(loss):
+            raise RunError(self._diverged(float(loss)))
+        if self.config.clip is not None:
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.average.update(self.model, self.step)
+        self.step += 1
+        seconds = self.team.agree(time.perf_counter() - began)
+        self.progress.spend(seconds)
+        self._log(Step(self.step, float(loss), rate, int(count), seconds))
+
+    def _gradients(self, batches: list[Examples]) -> tuple[Tensor, Tensor]:
+        """Add up the gradient of the mean loss over all tokens of all batches; give that mean, and their number."""
+        total, count = [], []
+        for number, examples in enumerate(batches, start=1):
+            with self.team.collecting(self.forward, last=number == len(batches)):
+                loss, tokens = self._loss(examples)
+                loss.backward()  # type: ignore[no-untyped-call]
+            total.append(loss.detach())
+            count.append(tokens)
+        tokens = self.team.sum(torch.stack(count).sum())
+        for parameter in self.model.parameters():
+            if parameter.grad is not None:
+                parameter.grad.div_(tokens)
+        return self.team.sum(torch.stack(total).sum()) / tokens, tokens
+
+    def _loss(self, examples: Examples) -> tuple[Tensor, Tensor]:
+        """The sum of the losses of this process's rows of a batch, and the number of their tokens."""
+        batch, weight = self.team.share(self.task.batch(examples))
+        batch = to_device(batch, self.device.place)
+        with self.device.precision():
+            if self.config.sampling:
+                share = self.config.sampling * self.progress.share(self.step + 0.5)
+                batch = self.task.own_words(self.forward, batch, share)
+            loss, tokens = self.task.loss(self.forward, batch, self.config.label_smoothing)
+        return loss * weight, tokens * weight
+
+    def _set_rates(self) -> float:
+        config = self.config
+        rate = factor(config.schedule, self.progress.share(self.step + 0.5), config.warmup, config.decay)
+        set_rates(self.optimizers, rate)
+        return rate
+
+    def evaluate(self) -> Evaluation:
+        """Measure the averaged weights, if there is an average, and remember whether they are the best so far."""
+        with self.average.applied(self.model), self._assembled() as model:
+            found = self.team.first(lambda: self.task.evaluate(model, self.device.place))
+        self.waited = 0 if found.loss < self.best else self.waited + 1
+        self.best = min(self.best, found.loss)
+        self._write({"step": self.step, "part": "validation", **found.record()})
+        self.listener.on_evaluation(self.step, found)
+        return found
+
+    @contextmanager
+    def _assembled(self) -> Iterator[nn.Module]:
+        """A model in one piece: the model itself, or the spare one with its weights where it is in parts."""
+        weights = self.team.whole(self.model.state_dict()) if self.team.shards else {}
+        if self.spare is None:
+            yield self.model
+            return
+        self.spare.load_state_dict(weights)
+        yield self.spare.to(self.device.place)
+        self.spare.cpu()
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        tensors = {
+            "weights": self.team.whole(self.model.state_dict()),
+            "optimizer": self.team.whole(optimizer_tensors(self.optimizers)),
+            "average": self.team.whole(self.average.tensors()),
+        }
+        state = {
+            "cursor": self.cursor.state(),
+            "elapsed": self.progress.elapsed,
+            "best": self.best,
+            "waited": self.waited,
+            "metrics": self.metrics.stat().st_size if self.metrics.exists() else 0,
+        }
+        checkpoint = Checkpoint(self.step, tensors, state)
+        self.team.first(lambda: checkpoints.save(self.run.checkpoints, checkpoint, self.config.keep))
+
+    def restore(self) -> bool:
+        """Go back to the newest whole checkpoint; False if there is none."""
+        checkpoint, damaged = checkpoints.newest(self.run.checkpoints)
+        for sentence in damaged:
+            self.listener.on_note(sentence)
+        if checkpoint is None:
+            self._forget_metrics_after(0)
+            return False
+        self._put_back(checkpoint.tensors["weights"], checkpoint.tensors["optimizer"], checkpoint.tensors["average"])
+        self.step = checkpoint.step
+        self.cursor.restore(checkpoint.state["cursor"])
+        self.progress.elapsed = checkpoint.state["elapsed"]
+        self.best, self.waited = checkpoint.state["best"], checkpoint.state["waited"]
+        self._forget_metrics_after(checkpoint.state["metrics"])
+        return True
+
+    def _put_back(self, weights: Tensors, optimizer: Tensors, average: Tensors) -> None:
+        """Each process takes its part of what was saved."""
+        own = self.model.state_dict()
+        self.model.load_state_dict(self.team.parts(weights, own))
+        moments = {name: own.get(name.split(".", 2)[2]) for name in optimizer}  # 0.exp_avg.blocks.1.weight
+        load_optimizer_tensors(self.optimizers, self.team.parts(optimizer, moments))
+        self.average.load(self.team.parts(average, own))
+
+    def _forget_metrics_after(self, size: int) -> None:
+        """What was measured after a checkpoint will be measured again."""
+        if self.team.leads:
+            with self.metrics.open("a+b") as file:
+                file.truncate(size)
+
+    @property
+    def metrics(self) -> Path:
+        """The file with one line for each measurement."""
+        return self.run.path / "metrics.jsonl"
+
+    def _write(self, record: dict[str, Any], name: str = "metrics.jsonl") -> None:
+        """One more measurement, written by the first process only."""
+        if self.team.leads:
+            append_line(self.run.path / name, record)
+
+    def _log(self, step: Step) -> None:
+        measured = {"loss": step.loss, "rate": step.rate, "tokens": step.tokens}
+        self._write({"step": step.step, "part": "train", **measured})
+        # Times are never the same twice, so they have a file of their own; a step made again is in it twice.
+        self._write({"step": step.step, "seconds": self.progress.elapsed}, "times.jsonl")
+        self.listener.on_step(step, self.progress)
+
+    def _diverged(self, loss: float) -> str:
+        saved = checkpoints.saved(self.run.checkpoints)
+        where = f"{saved[0].name} is kept" if saved else "no checkpoint was written yet"
+        return f"the loss became {loss} at step {self.step}; {where}; try a lower train.learning_rate or train.clip"

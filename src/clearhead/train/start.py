@@ -1,0 +1,103 @@
+"""From a configuration to a finished run directory; and from an unfinished one to a finished one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+
+import torch
+
+from clearhead.config import Config
+from clearhead.errors import ClearheadError
+from clearhead.models.assemble import recompute_blocks
+from clearhead.models.build import build
+from clearhead.train.card import write_card
+from clearhead.train.device import Device
+from clearhead.train.distributed import Team
+from clearhead.train.loop import Listener, Trainer
+from clearhead.train.run import Run
+from clearhead.train.task import Evaluation, Task, Workspace
+from clearhead.train.tasks import TASKS
+
+
+def begin(config: Config, out: Path, command: str, listener: Listener | None = None) -> Evaluation:
+    """Train a new model into `out`; whoever is restarted by torchrun goes on with what is there."""
+    with Team.join(config.train) as team:
+        with _nothing_left_of(out) if team.leads else nullcontext():
+            run = team.first(lambda: _own(out, config) if team.restarted else Run.create(out, config))
+            trainer = make_trainer(run, config, listener or Listener(), team)
+        if team.restarted:
+            trainer.restore()
+        return _finish(run, trainer, command)
+
+
+def resume(path: Path, listener: Listener | None = None) -> Evaluation:
+    """Go on from the newest whole checkpoint, or from the beginning if there is none yet."""
+    run = Run.open(path)
+    with Team.join(run.config.train) as team:
+        trainer = make_trainer(run, run.config, listener or Listener(), team)
+        trainer.restore()
+        return _finish(run, trainer, f"clearhead resume {path}")
+
+
+@contextmanager
+def _nothing_left_of(out: Path) -> Iterator[None]:
+    """A mistake in the settings or the data leaves no folder behind that was not there before."""
+    new = [folder for folder in (out, *out.parents) if not folder.exists()]
+    empty = out.is_dir() and not any(out.iterdir())
+    try:
+        yield
+    except ClearheadError:
+        if new or empty:
+            shutil.rmtree(out, ignore_errors=True)
+        with suppress(OSError):  # another run may be in it by now
+            for folder in new[1:]:
+                folder.rmdir()
+        raise
+
+
+def make_trainer(run: Run, config: Config, listener: Listener, team: Team | None = None) -> Trainer:
+    """Everything that a run needs, at step 0."""
+    team = team or Team()
+    listener = listener if team.leads else Listener()
+    task = team.first_then_all(lambda: _make_task(run, config))
+    for note in task.notes:
+        listener.on_note(note)
+    device = Device.choose(config.train, listener.on_note, team.local if team.world > 1 else None)
+    torch.manual_seed(config.train.seed)
+    model = build(config, task.facts.sizes)
+    if config.train.recompute:
+        recompute_blocks(model)
+    return Trainer(task, model, run, config.train, device, listener, team)
+
+
+def _own(out: Path, config: Config) -> Run:
+    """The run that this very configuration has begun, or a new one."""
+    begun = (out / "config.yaml").is_file() and Run.open(out).config == config
+    return Run.open(out) if begun else Run.create(out, config)
+
+
+def _make_task(run: Run, config: Config) -> Task:
+    """The task, with the run's tokenizer or one that the run keeps from now on."""
+    tokenizer = run.load_tokenizer()
+    run.checkpoints.mkdir(exist_ok=True)
+    task = TASKS[config.task](config, Workspace(run.checkpoints, tokenizer))
+    if task.tokenizer is not None and tokenizer is None:
+        task.tokenizer.save(run.path / "tokenizer.json")
+    return task
+
+
+def _finish(run: Run, trainer: Trainer, command: str) -> Evaluation:
+    """Train to the end, and leave the weights and the card."""
+    found = trainer.train()
+    with trainer.average.applied(trainer.model):
+        weights = trainer.team.whole(trainer.model.state_dict())
+
+    def leave() -> None:
+        run.save_model(weights, trainer.task.facts)
+        write_card(run, trainer, found, command)
+
+    trainer.team.first(leave)
+    return found

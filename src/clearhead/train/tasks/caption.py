@@ -1,0 +1,110 @@
+"""Captions: a sentence about an image.
+
+B captions, C channels, T tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clearhead.config import Config
+from clearhead.data import Captioned
+from clearhead.data.batches import Batches
+from clearhead.data.collate import pad
+from clearhead.decode import greedy
+from clearhead.train.losses import token_loss
+from clearhead.train.metrics import Score, caption_bleu
+from clearhead.train.pixels import Pixels, expected, load_pixels, normalised, sizes_of
+from clearhead.train.run import Facts
+from clearhead.train.sampling import read_own_words
+from clearhead.train.task import Batch, Examples, Task, Workspace
+from clearhead.train.tasks.common import device_of, in_turn, read_kind, trained_tokenizer
+
+
+@dataclass(frozen=True)
+class Part:
+    """Images, and all their captions as ids; `image` says which image each caption is about."""
+
+    images: Pixels  # (N, height, width, C)
+    captions: list[list[int]]
+    image: np.ndarray[Any, Any]  # one for each caption
+
+
+class Caption(Task):
+    """Describe an image; every caption of an image is an example of its own."""
+
+    scored = 500  # images that are described at each evaluation
+
+    def __init__(self, config: Config, workspace: Workspace):
+        dataset = read_kind(config, "captions", workspace)
+        train: list[Captioned] = list(dataset.train)
+        self.described: list[Captioned] = list(dataset.validation)
+        texts = (caption for each in train for caption in each.captions)
+        self.config = config
+        self.tokenizer = self.vocabulary = trained_tokenizer(config, workspace, texts)
+        self.train = self._part(train, like=expected(workspace.facts))
+        self.held_out = self._part(self.described, like=self.train.images)
+        sizes = sizes_of(self.train.images, vocabulary=len(self.vocabulary), pad=self.vocabulary.pad)
+        self.facts = Facts(sizes)
+
+    def cursor(self) -> Batches:
+        """Batches by token budget; the patches of the image count too."""
+        return Batches(self._lengths(self.train), budget=self.config.data.batch_tokens, seed=self.config.train.seed)
+
+    def batch(self, examples: Examples) -> Batch:
+        """images (B, C, height, width) and captions (B, 1 + T + 1) between start and stop."""
+        return self._tensors(self.train, examples.tolist())
+
+    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Every word from the image and the words before it."""
+        target = batch["target"]
+        logits = model(batch["images"], batch.get("read", target[:, :-1]))
+        return token_loss(logits, target[:, 1:], pad=self.vocabulary.pad, smoothing=smoothing)
+
+    def own_words(self, model: Any, batch: Batch, share: float) -> Batch:
+        """Some of the words before each one are what the model itself would have written there."""
+        return {**batch, "read": read_own_words(model, batch["images"], batch["target"], share, self.vocabulary.pad)}
+
+    def validation(self) -> Iterator[Batch]:
+        """The held-out captions, similar lengths together."""
+        for indices in in_turn(self._lengths(self.held_out), self.config.data.batch_tokens):
+            yield self._tensors(self.held_out, indices)
+
+    def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
+        """BLEU against all captions of an image, by greedy search."""
+        written = self.describe(model, self.held_out.images[: self.scored])
+        references = [list(each.captions) for each in self.described[: self.scored]]
+        return (caption_bleu(written, references),), written[0]
+
+    def describe(self, model: Any, images: Pixels, rows: int = 64) -> list[str]:
+        """Greedy captions, in the order of the images."""
+        device, vocabulary, written = device_of(model), self.vocabulary, []
+        for first in range(0, len(images), rows):
+            state = model.start(normalised(images[first : first + rows]).to(device))
+            start = torch.full((len(images[first : first + rows]),), vocabulary.start, device=device)
+            written += greedy(model, state, start, stop=vocabulary.stop, longest=self.config.data.max_length)
+        return vocabulary.decode_batch(written)
+
+    def _part(self, examples: Sequence[Captioned], like: Pixels | None) -> Part:
+        """Load the images and encode the captions."""
+        images = load_pixels([each.image for each in examples], like)
+        texts = [(number, caption) for number, each in enumerate(examples) for caption in each.captions]
+        ids = self.vocabulary.encode_batch([caption for _, caption in texts])
+        room = self.config.data.max_length - 1
+        return Part(images, [each[:room] for each in ids], np.array([number for number, _ in texts]))
+
+    def _lengths(self, part: Part) -> list[int]:
+        patch = self.config.model.patch
+        patches = (part.images.shape[1] // patch) * (part.images.shape[2] // patch)
+        return [patches + len(ids) + 1 for ids in part.captions]
+
+    def _tensors(self, part: Part, indices: list[int]) -> Batch:
+        vocabulary = self.vocabulary
+        target = pad([part.captions[i] for i in indices], vocabulary.pad, vocabulary.start, vocabulary.stop)
+        return {"images": normalised(part.images[part.image[indices]]), "target": torch.from_numpy(target)}

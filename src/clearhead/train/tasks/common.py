@@ -1,0 +1,110 @@
+"""What several tasks do in the same way: read their data, learn a vocabulary, number and score their labels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from clearhead.config import Config, DataKind
+from clearhead.data import detect, read
+from clearhead.data.batches import Batches
+from clearhead.data.examples import AnyDataset
+from clearhead.data.files import Reading
+from clearhead.errors import DataError
+from clearhead.text import Tokenizer
+from clearhead.train.metrics import Score, accuracy, macro_f1
+from clearhead.train.task import Task, Workspace
+
+
+def read_kind(config: Config, kind: DataKind, workspace: Workspace) -> AnyDataset:
+    """The task's data; data of another kind is refused by name."""
+    data = config.data
+    if data.kind is None and data.path != "builtin":
+        found = detect(data.path, Reading(data.encoding, data.source, data.target))
+        if found.kind != kind and not (kind == "text" or data.source or data.target):
+            raise DataError(
+                f"looks like {found.kind} ({found.reason}), and {config.task} needs {kind}; "
+                f"if it is {kind} all the same, say data.kind={kind}",
+                path=data.path,
+            )
+    dataset = read(
+        data.path,
+        kind=kind,
+        source=data.source,
+        target=data.target,
+        encoding=data.encoding,
+        validation=0 if workspace.whole else data.validation,
+    )
+    return _all_of(dataset) if workspace.whole else dataset
+
+
+def _all_of(dataset: AnyDataset) -> AnyDataset:
+    """Every example on both sides; the parts that a folder has of its own are joined."""
+    held_out = list(dataset.validation)
+    everything = [*dataset.train, *held_out] if held_out else dataset.train
+    return replace(dataset, train=everything, validation=everything)
+
+
+def trained_tokenizer(config: Config, workspace: Workspace, texts: Iterable[str]) -> Tokenizer:
+    """The run's tokenizer, or a new one learned from the training texts."""
+    if workspace.tokenizer is not None:
+        return workspace.tokenizer
+    settings = config.tokenizer
+    return Tokenizer.train(settings.kind, texts, size=settings.size, lowercase=settings.lowercase)
+
+
+def known_labels(found: Iterable[str], workspace: Workspace, path: str) -> tuple[str, ...]:
+    """The labels of the finished model, else all that are found, in order; the model's must have those found."""
+    if workspace.facts is None:
+        return tuple(sorted(set(found)))
+    known = workspace.facts.labels
+    if unseen := sorted(set(found) - set(known)):
+        raise DataError(f"has labels that the model never saw: {', '.join(unseen[:5])}", path=path)
+    return known
+
+
+def numbered(labels: Iterable[str], known: Sequence[str], path: str) -> NDArray[np.int64]:
+    """Each label's place among the known ones; a validation label that training never saw is refused."""
+    place = {label: number for number, label in enumerate(known)}
+    labels = list(labels)
+    unseen = sorted(set(labels) - set(known))
+    if unseen:
+        listed = ", ".join(unseen[:5])
+        raise DataError(f"validation has labels that training has not: {listed}; add examples of them", path=path)
+    return np.array([place[label] for label in labels], dtype=np.int64)
+
+
+def in_turn(lengths: Sequence[Any], budget: int) -> Iterator[list[int]]:
+    """The indices of validation examples in batches, similar lengths together, always the same."""
+    for indices in Batches(lengths, budget=budget, seed=0).plan(0):
+        yield indices.tolist()
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model computes."""
+    return next(model.parameters()).device
+
+
+class LabelTask(Task):
+    """A task whose answers are labels."""
+
+    @abstractmethod
+    def answers(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of validation answers: the numbers of the likeliest labels, and of the right ones."""
+
+    def predictions(self, model: nn.Module) -> tuple[list[int], list[int]]:
+        """The numbers of the likeliest labels of the whole validation part, and of the right ones."""
+        predicted, right = zip(*self.answers(model), strict=True)
+        return torch.cat([each.cpu() for each in predicted]).tolist(), torch.cat(right).tolist()
+
+    def scores(self, model: nn.Module) -> tuple[tuple[Score, ...], str]:
+        """Accuracy and macro-F1."""
+        predicted, right = self.predictions(model)
+        return (accuracy(predicted, right), macro_f1(predicted, right)), ""

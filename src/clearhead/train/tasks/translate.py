@@ -1,0 +1,120 @@
+"""Translation: pairs of sentences, teacher forcing, BLEU.
+
+B pairs, S source tokens, T target tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.config import Config
+from clearhead.data import Pair
+from clearhead.data.batches import Batches
+from clearhead.data.collate import pad
+from clearhead.decode import greedy
+from clearhead.errors import DataError
+from clearhead.models.build import Sizes
+from clearhead.train.losses import token_loss
+from clearhead.train.metrics import Score, bleu, chrf, exact_match
+from clearhead.train.run import Facts
+from clearhead.train.sampling import read_own_words
+from clearhead.train.task import Batch, Examples, Task, Workspace
+from clearhead.train.tasks.common import device_of, in_turn, read_kind, trained_tokenizer
+
+
+@dataclass(frozen=True)
+class Part:
+    """Pairs as text and as ids."""
+
+    pairs: list[Pair]
+    sources: list[list[int]]
+    targets: list[list[int]]
+
+    def lengths(self) -> list[tuple[int, int]]:
+        """Tokens with the stop of the source, and the start or the stop of the target."""
+        return [(len(s) + 1, len(t) + 1) for s, t in zip(self.sources, self.targets, strict=True)]
+
+
+class Translate(Task):
+    """Read a sentence in one language, write it in another; one vocabulary serves both."""
+
+    scored = 1000  # pairs that are translated at each evaluation
+
+    def __init__(self, config: Config, workspace: Workspace):
+        dataset = read_kind(config, "pairs", workspace)
+        train: Sequence[Pair] = list(dataset.train)
+        texts = (text for pair in train for text in (pair.source, pair.target))
+        self.config = config
+        self.tokenizer = self.vocabulary = trained_tokenizer(config, workspace, texts)
+        self.train, self.held_out = self._part(train), self._part(list(dataset.validation))
+        self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad))
+        if dropped := len(train) - len(self.train.pairs):
+            self.notes = (f"{dropped:,} pairs of {config.data.max_length} tokens or more are left out",)
+
+    def cursor(self) -> Batches:
+        """Batches by token budget."""
+        return Batches(self.train.lengths(), budget=self.config.data.batch_tokens, seed=self.config.train.seed)
+
+    def batch(self, examples: Examples) -> Batch:
+        """source (B, S) with its stop; target (B, 1 + T + 1) between start and stop."""
+        return self._tensors(self.train, examples.tolist())
+
+    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Every target token from those before it, all at once."""
+        target = batch["target"]
+        logits = model(batch["source"], batch.get("read", target[:, :-1]))
+        return token_loss(logits, target[:, 1:], pad=self.vocabulary.pad, smoothing=smoothing)
+
+    def own_words(self, model: Any, batch: Batch, share: float) -> Batch:
+        """Some of the words before each one are what the model itself would have written there."""
+        return {**batch, "read": read_own_words(model, batch["source"], batch["target"], share, self.vocabulary.pad)}
+
+    def validation(self) -> Iterator[Batch]:
+        """The held-out pairs, similar lengths together."""
+        for indices in in_turn(self.held_out.lengths(), self.config.data.batch_tokens):
+            yield self._tensors(self.held_out, indices)
+
+    def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
+        """BLEU, chrF and the share of exact translations of the first held-out pairs, by greedy search."""
+        pairs = self.held_out.pairs[: self.scored]
+        written = self.translate(model, self.held_out.sources[: self.scored])
+        references = [pair.target for pair in pairs]
+        sample = f"{pairs[0].source} → {written[0]}"
+        return (bleu(written, references), chrf(written, references), exact_match(written, references)), sample
+
+    def translate(self, model: Any, sources: Sequence[list[int]], rows: int = 64) -> list[str]:
+        """Greedy translations, in the order of the sources."""
+        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        written: dict[int, list[int]] = {}
+        for first in range(0, len(order), rows):
+            chunk = order[first : first + rows]
+            ids = self._write(model, [sources[i] for i in chunk])
+            written.update(zip(chunk, ids, strict=True))
+        return self.vocabulary.decode_batch([written[i] for i in range(len(sources))])
+
+    def _write(self, model: Any, sources: Sequence[list[int]]) -> list[list[int]]:
+        device, vocabulary = device_of(model), self.vocabulary
+        source = torch.from_numpy(pad(sources, vocabulary.pad, stop=vocabulary.stop)).to(device)
+        first = torch.full((len(source),), vocabulary.start, device=device)
+        return greedy(model, model.start(source), first, stop=vocabulary.stop, longest=2 * source.size(1) + 10)
+
+    def _part(self, pairs: Sequence[Pair]) -> Part:
+        """Encode, and keep the pairs that are short enough."""
+        longest = self.config.data.max_length
+        sources = self.vocabulary.encode_batch([pair.source for pair in pairs])
+        targets = self.vocabulary.encode_batch([pair.target for pair in pairs])
+        kept = [i for i in range(len(pairs)) if max(len(sources[i]), len(targets[i])) < longest]
+        if not kept:
+            raise DataError(f"has no pair shorter than {longest} tokens in a part", path=self.config.data.path)
+        return Part([pairs[i] for i in kept], [sources[i] for i in kept], [targets[i] for i in kept])
+
+    def _tensors(self, part: Part, indices: list[int]) -> Batch:
+        vocabulary = self.vocabulary
+        source = pad([part.sources[i] for i in indices], vocabulary.pad, stop=vocabulary.stop)
+        target = pad([part.targets[i] for i in indices], vocabulary.pad, vocabulary.start, vocabulary.stop)
+        return {"source": torch.from_numpy(source), "target": torch.from_numpy(target)}

@@ -1,0 +1,245 @@
+"""Word vectors: skip-gram on running text, with words of noise or the full softmax.
+
+As in word2vec, rare words, marks and a share of the frequent words are taken out first, so that a window reaches
+further; then a word is paired with all words at most r places away, r drawn from 1 .. window for each word. No pair
+is ever written down: in a block of C neighbouring words the scores of all centres with all words around are one small
+matrix product, and a mask says which of them are pairs. The words of noise are the same for the whole batch, so that
+each distinct centre meets them once, and its loss counts as often as it has pairs.
+
+    R rows, T tokens, M words left of them, G blocks, C centres in a block, S = C + 2 · window words around them,
+    W distinct centres, N words of noise, V vocabulary, D width
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from clearhead.config import Config, WordsModel
+from clearhead.data.windows import TokenFile, Windows, write_tokens
+from clearhead.errors import ConfigError, DataError
+from clearhead.models.build import Sizes
+from clearhead.models.word_vectors import neighbours
+from clearhead.text import SPECIALS, Tokenizer
+from clearhead.train.metrics import Score, read_questions, read_word_pairs, solve_analogies, word_similarity
+from clearhead.train.run import Facts
+from clearhead.train.task import Batch, Examples, Task, Workspace
+from clearhead.train.tasks.common import read_kind, trained_tokenizer
+
+ROW = 1024  # most tokens in a row of a batch
+BLOCK = 32  # centres whose scores are one matrix product
+NOISE = 512  # words of noise that a batch shares
+POWER = 0.75  # noise words are drawn from frequency ** POWER
+SOFTMAX = 5000  # most words of a full softmax
+READ = 1 << 20  # tokens counted at once
+SHOWN = (30, 60, 120, 240)  # the words of the sample: rank by frequency
+
+Ids = NDArray[np.int64]
+Shares = NDArray[np.float64]
+Visible = NDArray[np.bool_]
+
+
+class Words(Task):
+    """A vector for each word, such that it tells which words stand around it."""
+
+    def __init__(self, config: Config, workspace: Workspace):
+        self.config, self.model = config, config.model
+        assert isinstance(self.model, WordsModel)
+        _check(config)
+        dataset = read_kind(config, "text", workspace)
+        self.tokenizer = self.vocabulary = _vocabulary(config, workspace, dataset.train)
+        self.train = _tokens(dataset.train, self.vocabulary, workspace, "train")
+        self.held_out = _tokens(dataset.validation, self.vocabulary, workspace, "validation")
+        self.known = word_ids(self.vocabulary)
+        counts = np.zeros(len(self.vocabulary), np.int64)  # (V,): of words only
+        counts[self.known] = count_tokens(self.train, len(self.vocabulary))[self.known]
+        if not counts.any():
+            raise DataError("has none of the words that the model knows", path=config.data.path)
+        if not len(self.held_out):
+            raise DataError("leaves no text for validation; raise data.validation", path=config.data.path)
+        self.kept = kept_shares(counts, self.model.subsample)
+        self.noise = np.cumsum(noise_shares(counts))  # (V,)
+        self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad))
+
+    def cursor(self) -> Windows:
+        """Rows of running tokens in a new order, from another first token, in each epoch."""
+        length = self._length(self.train)
+        rows = max(1, self.config.data.batch_tokens // length)
+        return Windows(self.train, length=length, batch=rows, seed=self.config.train.seed)
+
+    def batch(self, examples: Examples) -> Batch:
+        """Pairs and noise that follow from the seed and the tokens, so that they are the same after a resume."""
+        return self._tensors(examples, self.config.train.seed)
+
+    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        """The sum over all pairs, and how many they are; there is no label to smooth."""
+        pairs = batch["pairs"]
+        scores = model.center(batch["centers"]) @ model.context(batch["contexts"]).mT  # (G, C, S)
+        if self.model.negatives:  # -log σ(v·u) - Σ_k log σ(-v·u_k)
+            each = F.softplus(-scores)
+            noise = model.center(batch["distinct"]) @ model.context(batch["noise"]).T  # (W, N)
+            against = F.softplus(noise).mean(-1) * self.model.negatives  # (W,)
+        else:  # -log P{b | a}
+            each = -scores
+            against = model(batch["distinct"]).logsumexp(-1)  # (W,)
+        return each.masked_fill(~pairs, 0.0).sum() + batch["times"] @ against, pairs.sum().clamp(min=1)
+
+    def validation(self) -> Iterator[Batch]:
+        """All whole rows of the validation text, with the same pairs and noise each time and whatever the seed."""
+        length, count = self._length(self.held_out), len(self.held_out)
+        rows = max(1, self.config.data.batch_tokens // length)
+        whole = np.arange(0, count - length + 1, length)
+        for first in range(0, len(whole), rows):
+            yield self._tensors(self.held_out.read(whole[first : first + rows], length), seed=0)
+
+    def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
+        """What people think of words, where $CLEARHEAD_DATA has it; and the neighbours of some frequent words."""
+        vectors = model.vectors[self.known].float().cpu().numpy()
+        words = self.vocabulary.pieces(self.known)
+        asked = [words[rank] for rank in SHOWN if rank < len(words)] or words[:1]
+        lines = [f"{word}: {', '.join(near for near, _ in neighbours(vectors, words, word, 6))}" for word in asked]
+        return human_scores(vectors, words), "\n".join(lines)
+
+    def _length(self, tokens: TokenFile) -> int:
+        """Rows as long as they should be; a short text still has some, so that their borders can move."""
+        return min(ROW, max(1, len(tokens) // 8))
+
+    def _tensors(self, rows: Ids, seed: int) -> Batch:
+        """(R, T) -> centers (G, C), contexts (G, S), pairs (G, C, S), distinct and times (W,), and noise (N,)."""
+        random = np.random.default_rng([seed, zlib.crc32(rows.tobytes())])
+        stays = random.random(rows.shape) < self.kept[rows]  # (R, T)
+        reach = random.integers(1, self.model.window + 1, int(stays.sum()))  # (M,)
+        centers, contexts, pairs = blocks(rows[stays], np.nonzero(stays)[0], reach, self.model.window)
+        times = np.bincount(centers.ravel(), weights=pairs.sum(-1).ravel()).astype(np.float32)
+        distinct = np.flatnonzero(times)
+        arrays: dict[str, NDArray[Any]] = {"centers": centers, "contexts": contexts, "pairs": pairs}
+        arrays |= {"distinct": distinct, "times": times[distinct], "noise": drawn(self.noise, NOISE, random)}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+# --- pairs and noise ---
+
+
+def blocks(words: Ids, rows: Ids, reach: Ids, window: int, size: int = BLOCK) -> tuple[Ids, Ids, Visible]:
+    """words, their rows and reaches (M,) -> centres (G, C), the words around (G, S), and which two are a pair."""
+    fill = -len(words) % size or (0 if len(words) else size)
+    before, after = (window, fill + window)
+    around = size + 2 * window
+    centers = np.pad(words, (0, fill)).reshape(-1, size)  # (G, C)
+    contexts = sliding_window_view(np.pad(words, (before, after)), around)[::size].copy()  # (G, S)
+    row = np.pad(rows, (0, fill), constant_values=-1).reshape(-1, size, 1)  # (G, C, 1)
+    other = sliding_window_view(np.pad(rows, (before, after), constant_values=-2), around)[::size, None]  # (G, 1, S)
+    distance = np.abs(np.arange(size)[:, None] + window - np.arange(around))  # (C, S)
+    near = (distance > 0) & (distance <= np.pad(reach, (0, fill)).reshape(-1, size, 1))  # (G, C, S)
+    return centers, contexts, near & (row == other)
+
+
+def kept_shares(counts: Ids, subsample: float) -> Shares:
+    """(V,) -> how likely each occurrence stays: √(t/f) + t/f for a word of frequency f, as word2vec does it."""
+    if not subsample:
+        return (counts > 0).astype(np.float64)
+    ratio = subsample * counts.sum() / np.maximum(counts, 1)  # t / f
+    return np.where(counts > 0, np.minimum(np.sqrt(ratio) + ratio, 1.0), 0.0)
+
+
+def noise_shares(counts: Ids) -> Shares:
+    """(V,) -> how likely each word is drawn as noise: rare words more often than they occur."""
+    weights = counts.astype(np.float64) ** POWER
+    shares: Shares = weights / weights.sum()
+    return shares
+
+
+def drawn(cumulative: Shares, count: int, random: np.random.Generator) -> Ids:
+    """(V,) running sums of the shares -> (count,) words."""
+    # A word of share 0 is never drawn: where sums are equal, the place is to the right of them all.
+    words: Ids = np.searchsorted(cumulative, random.random(count) * cumulative[-1], side="right")
+    return words
+
+
+# --- vocabulary ---
+
+
+def word_ids(vocabulary: Tokenizer) -> list[int]:
+    """The ids that stand for words, frequent ones first: special tokens and marks do not."""
+    tokens = vocabulary.pieces(range(len(vocabulary)))
+    return [i for i, token in enumerate(tokens) if token not in SPECIALS and any(map(str.isalnum, token))]
+
+
+def count_tokens(tokens: TokenFile, size: int) -> Ids:
+    """(V,): how often each id occurs."""
+    counts = np.zeros(size, np.int64)
+    for first in range(0, len(tokens), READ):
+        some = tokens.read(np.array([first]), min(READ, len(tokens) - first))  # (1, some)
+        counts += np.bincount(some[0], minlength=size)
+    return counts
+
+
+def _vocabulary(config: Config, workspace: Workspace, texts: Any) -> Tokenizer:
+    """The run's vocabulary, or a new one without rare words; words are numbered from frequent to rare."""
+    whole = trained_tokenizer(config, workspace, texts)
+    if workspace.tokenizer is not None:
+        return whole
+    least, counts = config.model.min_count, count_tokens(_tokens(texts, whole, workspace, "train"), len(whole))
+    if (counts[word_ids(whole)] >= least).sum() < 2:
+        raise DataError(
+            f"has no two words that occur {least} times; lower model.min_count or add text", path=config.data.path
+        )
+    frequent = len(SPECIALS) + int((counts[len(SPECIALS) :] >= least).sum())
+    if frequent == len(whole):
+        return whole
+    return Tokenizer.train("word", texts, size=frequent, lowercase=config.tokenizer.lowercase)
+
+
+def _tokens(blocks: Any, vocabulary: Tokenizer, workspace: Workspace, part: str) -> TokenFile:
+    """The token file of a part; that of a run whose vocabulary is settled is already there."""
+    path = workspace.folder / f"{part}.npy"
+    settled = workspace.tokenizer is not None and path.exists()
+    return TokenFile.open(path) if settled else write_tokens(blocks, vocabulary, path)
+
+
+def _check(config: Config) -> None:
+    """Refuse settings that cannot give word vectors before any text is read."""
+    kind, size = config.tokenizer.kind, config.tokenizer.size
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("word vectors are trained by one process; start it without torchrun")
+    if kind != "word":
+        raise ConfigError(f"tokenizer.kind={kind} does not cut text into words; word vectors need tokenizer.kind=word")
+    if not config.model.negatives and size > SOFTMAX:
+        raise ConfigError(
+            f"model.negatives=0 compares each word with all {size} others, which is slow above {SOFTMAX}; "
+            f"set tokenizer.size={SOFTMAX} or model.negatives=5"
+        )
+
+
+# --- what people think ---
+
+
+def human_scores(vectors: NDArray[Any], words: list[str]) -> tuple[Score, ...]:
+    """Word similarity and analogies, of the files that are there and the words that are known."""
+    folder = Path(os.environ.get("CLEARHEAD_DATA", "")) / "word2vec"
+    found = []
+    if (path := folder / "wordsim353.tsv").is_file():
+        pairs = read_word_pairs(path)
+        with suppress(DataError):  # none of its words is known
+            alike = word_similarity(vectors, words, pairs)
+            signature = f"spearman|used:{alike.used}|skipped:{alike.skipped}"
+            found.append(Score("WordSim-353", alike.correlation, signature))
+    if (path := folder / "questions-words.txt").is_file():
+        questions = read_questions(path)
+        with suppress(DataError):
+            solved = solve_analogies(vectors, words, questions)
+            asked = sum(count for _, count in solved.sections.values())
+            found.append(Score("analogies", solved.accuracy, f"asked:{asked}|skipped:{solved.skipped}"))
+    return tuple(score for score in found if math.isfinite(score.value))

@@ -1,0 +1,207 @@
+"""Two processes learn what one learns, each goes on from the other's checkpoints, and a killed one is started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clearhead import config as configuration
+from clearhead.config import Config, TrainConfig
+from clearhead.errors import ConfigError
+from clearhead.train.distributed import Team
+from clearhead.train.run import read_tensors
+from clearhead.train.start import begin, resume
+
+# The budget makes batches of odd and even size, and the one long pair a batch of which the second process has nothing.
+SETTINGS = [
+    "data.validation=0.02",
+    "data.batch_tokens=100",
+    "tokenizer.size=60",
+    "model.dim=16",
+    "model.heads=2",
+    "model.layers=2",
+    "model.dropout=0",
+    "train.average=0.9",
+    "train.accumulate=2",
+    "train.evaluate_every=7",
+    "train.checkpoint_every=4",
+    "train.keep=9",
+    "train.max_steps=10",
+    "train.device=cpu",
+]
+
+# What each process does: begin the first recipe, then go on with the runs that are named after it, in one group.
+WORKER = """
+import sys
+from pathlib import Path
+from torch import distributed
+from clearhead import config as configuration
+from clearhead.train.start import begin, resume
+recipe, out, *runs = map(Path, sys.argv[1:])
+distributed.init_process_group("gloo")
+begin(configuration.load(recipe), out, "test")
+for run in runs:
+    resume(run)
+distributed.destroy_process_group()
+"""
+
+# The second process kills itself in its sixth step, but not when it is started again.
+KILLED = """
+import os, signal, sys
+from clearhead.cli.main import main
+from clearhead.train.loop import Trainer
+update = Trainer.update
+def fatal(self, batches):
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and self.team.rank == 1 and self.step == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    update(self, batches)
+Trainer.update = fatal
+main()
+"""
+
+
+def make_config(tmp_path: Path, task: str = "translate", *more: str) -> Config:
+    pairs = "".join(f"{a} {b} {a}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklmnop")
+    (tmp_path / "pairs.tsv").write_text(pairs + " ".join("abcd" * 20) + "\tlong\n", encoding="utf-8")
+    words = [f"data.path={tmp_path / 'pairs.tsv'}", *SETTINGS, *more]
+    return configuration.override(configuration.defaults(task, "tiny"), words)
+
+
+def written(config: Config, path: Path) -> Path:
+    path.write_text(configuration.dump(config), encoding="utf-8")
+    return path
+
+
+def together(tmp_path: Path, script: str, *arguments: object, restarts: int = 0) -> subprocess.CompletedProcess[str]:
+    """Two processes of a script under torchrun."""
+    (tmp_path / "worker.py").write_text(script, encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    launch = ["--nproc-per-node", "2", "--master-port", str(port), "--max-restarts", str(restarts)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        *launch,
+        str(tmp_path / "worker.py"),
+        *map(str, arguments),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def stopped_at(step: int, run: Path, copy: Path, config: Config) -> Path:
+    """The same run as if it had been killed after the checkpoint of a step, to go on with another configuration."""
+    shutil.copytree(run, copy)
+    for checkpoint in (copy / "checkpoints").glob("step-*"):
+        if checkpoint.name > f"step-{step:08d}":
+            shutil.rmtree(checkpoint)
+    (copy / "model.safetensors").unlink()
+    written(config, copy / "config.yaml")
+    return copy
+
+
+def losses(run: Path) -> dict[tuple[str, int], list[float]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len({(line["part"], line["step"]) for line in lines}) == len(lines)
+    return {(line["part"], line["step"]): [line["loss"], line.get("tokens", 0)] for line in lines}
+
+
+def assert_alike(run: Path, other: Path) -> None:
+    """The same losses and numbers of tokens at the same steps, and the same weights in the end, to rounding."""
+    mine, theirs = losses(run), losses(other)
+    assert mine.keys() == theirs.keys()
+    for place, values in mine.items():
+        assert values == pytest.approx(theirs[place], abs=1e-5), place
+    weights, expected = (read_tensors(each / "model.safetensors")[0] for each in (run, other))
+    assert weights.keys() == expected.keys()
+    for name, weight in weights.items():
+        if not name.endswith("key.bias"):  # softmax does not see it: its gradient is 0, and what adamw gets is rounding
+            torch.testing.assert_close(weight, expected[name], atol=1e-4, rtol=1e-4)
+
+
+def check_both_ways(config: Config, tmp_path: Path) -> None:
+    """From the beginning, from one process to two, and from two to one."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    begin(config, one, "test")
+    one_then_two = stopped_at(4, one, tmp_path / "one then two", config)
+    together(tmp_path, WORKER, written(config, tmp_path / "recipe.yaml"), two, one_then_two)
+    assert_alike(two, one)
+    assert_alike(one_then_two, one)
+    two_then_one = stopped_at(8, two, tmp_path / "two then one", config)
+    resume(two_then_one)
+    assert_alike(two_then_one, one)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_learn_what_one_learns_and_go_on_from_each_other(tmp_path: Path, strategy: str) -> None:
+    check_both_ways(make_config(tmp_path, "translate", f"train.strategy={strategy}"), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("more", [("model.objective=masked",), ("model.architecture=rnn",), ("model.tied=false",)])
+def test_so_do_language_models(tmp_path: Path, strategy: str, more: tuple[str, ...]) -> None:
+    settings = (
+        "data.kind=text",
+        "tokenizer.kind=char",
+        "data.validation=0.1",
+        "model.length=20",
+        f"train.strategy={strategy}",
+    )
+    check_both_ways(make_config(tmp_path, "lm", *settings, *more), tmp_path)
+
+
+@pytest.mark.slow
+def test_muon_with_two_whole_copies(tmp_path: Path) -> None:
+    check_both_ways(make_config(tmp_path, "translate", "train.optimizer=muon"), tmp_path)
+
+
+def test_a_killed_process_is_started_again_and_the_run_goes_on(tmp_path: Path) -> None:
+    config, run = make_config(tmp_path, "translate", "model.dropout=0.1"), tmp_path / "run"
+    recipe = written(config, tmp_path / "recipe.yaml")
+    done = together(tmp_path, KILLED, "train", recipe, "--out", run, restarts=1)
+    assert [step for part, step in losses(run) if part == "train"] == [*range(1, 11)]
+    assert (run / "model.safetensors").is_file()
+    assert done.stdout.count("The model is in") == 1  # one process speaks
+    times = [json.loads(line)["step"] for line in (run / "times.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert times == [1, 2, 3, 4, 5, *range(5, 11)]  # it went on from step 4
+
+
+def as_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_RESTART_COUNT": "0", "RANK": "0", "LOCAL_RANK": "0"}
+    for name, value in {**names, "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_muon_is_refused_with_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_two(monkeypatch)
+    config: Any = TrainConfig(optimizer="muon", strategy="fsdp", device="cpu")
+    with pytest.raises(ConfigError, match="muon needs whole matrices"), Team.join(config):
+        pass
+
+
+def test_batch_norm_is_refused() -> None:
+    with pytest.raises(ConfigError, match="batch needs a whole batch in one process"):
+        Team(rank=0, world=2).spread(torch.nn.BatchNorm1d(3))
+
+
+def test_the_rows_of_all_processes_are_the_batch() -> None:
+    batch = {"ids": torch.arange(14).view(7, 2), "labels": torch.arange(7)}
+    shares = [Team(rank, world=3).share(batch) for rank in range(3)]
+    assert [weight for _, weight in shares] == [1, 1, 1]
+    assert torch.cat([mine["labels"] for mine, _ in shares]).sort().values.tolist() == [*range(7)]
+    mine, weight = Team(rank=2, world=3).share({name: rows[:2] for name, rows in batch.items()})
+    assert (weight, mine["ids"].tolist()) == (0, [[0, 1]])

@@ -1,0 +1,69 @@
+"""What a training would take agrees with what it takes, and nothing is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clearhead import config as configuration
+from clearhead.config import Config
+from clearhead.models.build import build
+from clearhead.train.dry_run import TIMED, estimate, parts_of
+from clearhead.train.loop import Trainer
+from clearhead.train.run import Run
+from clearhead.train.start import begin
+
+SMALL = ["model.dim=16", "model.heads=2", "model.layers=2", "tokenizer.kind=char", "model.dropout=0", "train.clip=none"]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    (tmp_path / "t.txt").write_text("to be or not to be that is the question\n" * 300, encoding="utf-8")
+    words = [f"data.path={tmp_path / 't.txt'}", *SMALL, "model.length=20", "data.batch_tokens=200"]
+    return configuration.override(configuration.defaults("lm", "tiny"), words)
+
+
+def test_the_numbers_are_those_of_the_training(config: Config, tmp_path: Path) -> None:
+    found = estimate(config)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt"]
+    begin(configuration.override(config, ["train.max_steps=1"]), tmp_path / "run", "test")
+    network, _ = Run.open(tmp_path / "run").load_network()
+    assert found.parameters == parts_of(network)
+    parameters = sum(parameter.numel() for parameter in network.parameters())
+    assert sum(found.parameters.values()) == parameters
+    assert found.memory["weights"] == found.memory["gradients"] == 4 * parameters
+    assert 8 * parameters <= found.memory["optimizer"] < 8 * parameters + 1000  # adamw's two averages, and its counts
+    assert "average" not in found.memory
+    assert (found.steps, found.unit, found.per_step) == (2000, "tokens", 200)
+    assert found.minutes == pytest.approx(2000 * found.seconds_per_step / 60)
+
+
+def test_twice_the_batch_keeps_twice_the_activations(config: Config) -> None:
+    once = estimate(config).memory["activations"]
+    twice = estimate(configuration.override(config, ["data.batch_tokens=400"])).memory["activations"]
+    assert twice == pytest.approx(2 * once, rel=0.1)
+
+
+def test_steps_are_those_that_fit_in_the_minutes(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = configuration.override(config, ["train.max_minutes=0.01", "train.max_steps=100000000", "train.average=0.9"])
+    found = estimate(few)
+    assert found.steps == round(0.6 / found.seconds_per_step)
+    assert found.minutes == pytest.approx(0.01, rel=0.1)
+    assert found.memory["average"] == found.memory["weights"]
+
+
+def test_accumulated_batches_count(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    update = Trainer.update
+    monkeypatch.setattr(Trainer, "update", lambda self, batches: (made.append(len(batches)), update(self, batches)))
+    found = estimate(configuration.override(config, ["train.accumulate=3"]))
+    assert found.per_step == 600
+    assert made == [1] + [3] * TIMED
+
+
+def test_tied_weights_count_once() -> None:
+    from clearhead.models.build import Sizes
+
+    model = build(configuration.defaults("lm", "tiny"), Sizes(vocabulary=50))
+    assert sum(parts_of(model).values()) == sum(parameter.numel() for parameter in model.parameters())

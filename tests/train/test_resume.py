@@ -1,0 +1,188 @@
+"""An interrupted run goes on bit for bit, whenever it was interrupted and whatever was damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from clearhead import config as configuration
+from clearhead.config import Config
+from clearhead.errors import ConfigError, RunError
+from clearhead.train import checkpoints
+from clearhead.train.loop import Listener
+from clearhead.train.run import Run, read_tensors
+from clearhead.train.start import begin, make_trainer, resume
+
+# Everything that a step can depend on: dropout, averaging, both optimisers, accumulation, scheduled rates.
+SETTINGS = [
+    "data.validation=0.02",
+    "data.batch_tokens=300",
+    "tokenizer.size=200",
+    "model.dim=16",
+    "model.heads=2",
+    "model.layers=1",
+    "model.dropout=0.2",
+    "train.optimizer=muon",
+    "train.average=0.9",
+    "train.accumulate=2",
+    "train.evaluate_every=7",
+    "train.checkpoint_every=4",
+    "train.max_steps=18",
+]
+
+
+class StoppedError(Exception):
+    """Stands for a kill in the middle of a run."""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    pairs = "".join(f"{a} {b} {a}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklmnop")
+    (tmp_path / "pairs.tsv").write_text(pairs, encoding="utf-8")
+    words = [f"data.path={tmp_path / 'pairs.tsv'}", *SETTINGS]
+    return configuration.override(configuration.defaults("translate", "tiny"), words)
+
+
+def stopping_at(step: int) -> Listener:
+    def stop(found: object, _progress: object) -> None:
+        if found.step == step:  # type: ignore[attr-defined]
+            raise StoppedError
+
+    return Listener(on_step=stop)
+
+
+def files(run: Path) -> dict[str, object]:
+    """What a finished run leaves, as it can be compared."""
+    tensors, header = read_tensors(run / "model.safetensors")
+    metrics = (run / "metrics.jsonl").read_text(encoding="utf-8")
+    return {"weights": {name: t.numpy().tobytes() for name, t in tensors.items()}, "header": header, "metrics": metrics}
+
+
+@pytest.fixture
+def whole(config: Config, tmp_path: Path) -> dict[str, object]:
+    begin(config, tmp_path / "whole", "test")
+    return files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 5, 8, 13, 17])
+def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
+    config: Config, whole: dict[str, object], tmp_path: Path, step: int
+) -> None:
+    run = tmp_path / "stopped"
+    with pytest.raises(StoppedError):
+        begin(config, run, "test", stopping_at(step))
+    resume(run)
+    assert files(run) == whole
+
+
+def test_a_damaged_checkpoint_is_named_and_passed_over(
+    config: Config, whole: dict[str, object], tmp_path: Path
+) -> None:
+    run, notes = tmp_path / "stopped", []
+    with pytest.raises(StoppedError):
+        begin(config, run, "test", stopping_at(14))
+    newest, older = checkpoints.saved(run / "checkpoints")
+    weights = newest / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    resume(run, Listener(on_note=notes.append))
+    assert any(f"checkpoint {newest} is damaged: weights.safetensors is missing or changed" in note for note in notes)
+    assert older.name == "step-00000008"
+    assert files(run) == whole
+
+
+def test_a_torn_state_and_leftovers_of_a_kill_do_no_harm(
+    config: Config, whole: dict[str, object], tmp_path: Path
+) -> None:
+    run = tmp_path / "stopped"
+    with pytest.raises(StoppedError):
+        begin(config, run, "test", stopping_at(10))
+    (checkpoints.saved(run / "checkpoints")[0] / "state.json").write_text("{", encoding="utf-8")
+    (run / "checkpoints" / ".step-00000012.part").mkdir()
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"step": 99, "half a li')
+    resume(run)
+    assert files(run) == whole
+
+
+def test_resuming_a_finished_run_changes_nothing(config: Config, tmp_path: Path) -> None:
+    begin(config, tmp_path / "run", "test")
+    before = files(tmp_path / "run")
+    resume(tmp_path / "run")
+    assert files(tmp_path / "run") == before
+
+
+def test_another_run_s_folder_is_refused(config: Config, tmp_path: Path) -> None:
+    begin(config, tmp_path / "run", "test")
+    with pytest.raises(ConfigError, match="holds another run; go on with `clearhead resume"):
+        begin(config, tmp_path / "run", "test")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").touch()
+    with pytest.raises(ConfigError, match="exists and is not an empty folder"):
+        begin(config, tmp_path / "full", "test")
+    with pytest.raises(RunError, match=r"is not a run directory: it has no config\.yaml"):
+        resume(tmp_path / "full")
+
+
+def test_a_checkpoint_of_another_version_is_refused(config: Config, tmp_path: Path) -> None:
+    begin(config, tmp_path / "run", "test")
+    newest = checkpoints.saved(tmp_path / "run" / "checkpoints")[0]
+    document = json.loads((newest / "state.json").read_text(encoding="utf-8"))
+    (newest / "state.json").write_text(json.dumps({**document, "version": 99}), encoding="utf-8")
+    with pytest.raises(RunError, match=r"was written by another version \(99; this one reads 1\)"):
+        checkpoints.load(newest)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run(config: Config, tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", config)
+    trainer = make_trainer(run, config, Listener())
+    with torch.no_grad():
+        trainer.model.output.linear.weight.fill_(float("nan"))  # type: ignore[union-attr]
+    with pytest.raises(RunError, match="the loss became nan at step 0; no checkpoint was written yet; try a lower"):
+        trainer.train()
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from clearhead import config as configuration
+from clearhead.train.start import begin, resume
+run = Path(sys.argv[1])
+if (run / "config.yaml").exists():
+    resume(run)
+else:
+    begin(configuration.load(sys.argv[2]), run, "test")
+"""
+
+
+def killed_until_finished(config: Config, tmp_path: Path, kills: int, name: str) -> Path:
+    """Start, kill at a random moment, go on, kill again …, then let it finish."""
+    recipe, run, chance = tmp_path / "recipe.yaml", tmp_path / name, random.Random(name)
+    recipe.write_text(configuration.dump(config), encoding="utf-8")
+    command = [sys.executable, "-c", KILLED, str(run), str(recipe)]
+    for kill in range(kills + 1):
+        process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+        if kill < kills:
+            time.sleep(2.5 + 3 * chance.random())
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+    return run
+
+
+def test_killed_processes_go_on_in_the_same_bits(config: Config, whole: dict[str, object], tmp_path: Path) -> None:
+    assert files(killed_until_finished(config, tmp_path, kills=2, name="killed")) == whole
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments(config: Config, tmp_path: Path) -> None:
+    longer = configuration.override(config, ["train.max_steps=3000"])
+    begin(longer, tmp_path / "whole", "test")
+    assert files(killed_until_finished(longer, tmp_path, kills=20, name="killed")) == files(tmp_path / "whole")
