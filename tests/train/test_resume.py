@@ -84,6 +84,27 @@ def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
     assert files(run) == whole
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["train.average=0", "train.optimizer=adamw"],
+        ["train.average=0", "train.accumulate=1"],
+        ["train.patience=1", "train.learning_rate=1e-9", "train.matrix_rate=1e-9"],
+    ],
+    ids=["plain", "without an average", "out of patience"],
+)
+def test_every_checkpoint_of_a_plain_run_is_used(config: Config, tmp_path: Path, settings: list[str]) -> None:
+    config, notes = configuration.override(config, settings), []
+    begin(config, tmp_path / "whole", "test")
+    with pytest.raises(StoppedError):
+        begin(config, tmp_path / "stopped", "test", stopping_at(6))
+    seen: list[int] = []
+    resume(tmp_path / "stopped", Listener(on_step=lambda step, _: seen.append(step.step), on_note=notes.append))
+    assert seen[0] == 5  # it went on from the checkpoint of step 4
+    assert notes == []
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
 def test_a_damaged_checkpoint_is_named_and_passed_over(
     config: Config, whole: dict[str, object], tmp_path: Path
 ) -> None:

@@ -39,7 +39,7 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
     with writing(folder):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        for group, tensors in checkpoint.tensors.items():
+        for group, tensors in _filled(checkpoint.tensors).items():
             write_tensors(temporary / f"{group}.safetensors", tensors)
         sums = {path.name: _checksum(path) for path in sorted(temporary.iterdir())}
         document = {"version": VERSION, "step": checkpoint.step, "files": sums, "state": checkpoint.state}
@@ -82,6 +82,11 @@ def load(path: Path) -> Checkpoint:
             raise RunError(f"checkpoint {path} is damaged: {name} is missing or changed")
     tensors = {name.removesuffix(".safetensors"): read_tensors(path / name)[0] for name in sums}
     return Checkpoint(step, tensors, state)
+
+
+def _filled(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Mapping[str, Tensor]]:
+    """The groups that hold anything: the format has no empty files."""
+    return {group: tensors for group, tensors in groups.items() if tensors}
 
 
 def _checksum(path: Path) -> str:

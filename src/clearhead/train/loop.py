@@ -202,7 +202,8 @@ class Trainer:
         if checkpoint is None:
             self._forget_metrics_after(0)
             return False
-        self._put_back(checkpoint.tensors["weights"], checkpoint.tensors["optimizer"], checkpoint.tensors["average"])
+        weights, optimizer, average = (checkpoint.tensors.get(name, {}) for name in ("weights", "optimizer", "average"))
+        self._put_back(weights, optimizer, average)
         self.step = checkpoint.step
         self.cursor.restore(checkpoint.state["cursor"])
         self.progress.elapsed = checkpoint.state["elapsed"]
