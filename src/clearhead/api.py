@@ -70,7 +70,10 @@ class Model:
         self._must("translate")
         if isinstance(text, str):
             return self.translate([text], beams)[0]
-        return [self.tokenizer.decode(ids) for ids in self._written(self.tokenizer.encode_batch(list(text)), beams)]
+        said = [i for i, each in enumerate(text) if each.strip()]  # nothing said is nothing to translate
+        ids = self.tokenizer.encode_batch([text[i] for i in said])
+        written = dict(zip(said, self._written(ids, beams), strict=True))
+        return [self.tokenizer.decode(written[i]) if i in written else "" for i in range(len(text))]
 
     def _written(self, sources: list[list[int]], beams: int, rows: int = 32) -> Iterator[list[int]]:
         vocabulary = self.tokenizer

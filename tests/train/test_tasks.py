@@ -74,6 +74,8 @@ def test_a_translator_translates_one_or_many(tmp_path: Path) -> None:
     assert isinstance(one, str)
     assert many[0] == one
     assert len(many) == 3
+    assert many[2] == ""
+    assert model.translate([]) == []
     with pytest.raises(RunError, match="is a model for translate: it can translate, not generate"):
         model.generate("x")
 

@@ -17,11 +17,6 @@ def generator(seed: int, epoch: int) -> np.random.Generator:
     return np.random.default_rng([seed, epoch])
 
 
-def permutation(count: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The numbers 0 .. count - 1 in the order of this epoch."""
-    return generator(seed, epoch).permutation(count).astype(np.int64)  # (count,)
-
-
 def share(items: NDArray[np.int64], rank: int, world: int) -> NDArray[np.int64]:
     """Every world-th item, from the rank-th on: the same number for each rank, and no item for two.
 
