@@ -62,6 +62,7 @@ class DataConfig(Section):
     validation: float = Field(0.05, ge=0, lt=1, description="share held out where the data has no own validation part")
     batch_tokens: int = Field(4096, ge=1, description="padded tokens in one batch, on its longer side")
     max_length: int = Field(256, ge=1, description="longest sequence kept, in tokens")
+    augment: float = Field(0.0, ge=0, le=1, description="how far training images are turned, scaled and moved")
 
 
 class ModelConfig(Section):
@@ -85,7 +86,9 @@ class ModelConfig(Section):
     placement: Placement = Field("before", description="normalise before, after or around each part of a block")
     feed_forward: FeedForwardName = Field("relu", description="nonlinearity of the feed-forward part")
     bias: bool = Field(True, description="linear maps have a bias")
-    dropout: float = Field(0.1, ge=0, lt=1, description="share of activations dropped while training")
+    dropout: float = Field(0.1, ge=0, lt=1, description="share of the embedding and of each part's output dropped")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="share of the attention weights dropped (slower)")
+    inner_dropout: float = Field(0.0, ge=0, lt=1, description="share dropped inside the feed-forward part")
     tied: bool = Field(True, description="the output uses the embedding's matrix")
 
     @model_validator(mode="after")
@@ -165,6 +168,8 @@ class TrainConfig(Section):
     accumulate: int = Field(1, ge=1, description="batches for one update")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over all labels")
     average: float = Field(0.0, ge=0, lt=1, description="decay of the running average of the weights; 0 = none")
+    start_from: str | None = Field(None, description="a trained model whose weights it begins with, where they fit")
+    beam: int = Field(1, ge=1, description="hypotheses kept when the last evaluation translates")
     sampling: float = Field(
         0.0, ge=0, le=1, description="share of target tokens taken from the model itself, at the end"
     )

@@ -53,6 +53,7 @@ from clearhead.nn import (
     scaled_dot,
     softmax,
 )
+from clearhead.nn.dropout import Dropout
 from clearhead.nn.norm import MakeNorm
 from clearhead.nn.output import Pool
 from clearhead.nn.scores import Score
@@ -85,7 +86,7 @@ class TokenInput(nn.Module):
         width = token_dim(config)
         self.tokens = TokenEmbedding(size, width, pad=pad, scale=width**0.5)
         self.positions = input_positions(config, config.max_length)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, start: int | Tensor = 0) -> Tensor:
         """(B, T) ids of the tokens from position `start` on -> (B, T, D)."""
@@ -142,7 +143,7 @@ def multi_head(config: ModelConfig, relative: RelativePositions | None = None) -
         weigh=pick_one if config.hard else softmax,
         relative=relative,
         bias=config.bias,
-        dropout=config.dropout,
+        dropout=config.attention_dropout,
     )
 
 
@@ -182,7 +183,7 @@ def recompute_blocks(model: nn.Module) -> None:
 def _block_parts(config: ModelConfig) -> dict[str, Any]:
     make = FEED_FORWARDS[config.feed_forward]
     return {
-        "feed_forward": make(config.dim, config.inner, bias=config.bias, dropout=config.dropout),
+        "feed_forward": make(config.dim, config.inner, bias=config.bias, dropout=config.inner_dropout),
         "norm": NORMS[config.norm],
         "placement": PLACEMENTS[config.placement],
         "dropout": config.dropout,

@@ -11,6 +11,7 @@ from clearhead.config import ClassifyModel, ModelConfig
 from clearhead.models import assemble
 from clearhead.models.assemble import TokenInput
 from clearhead.nn import SequenceOutput, TokenOutput, padding_mask
+from clearhead.nn.dropout import Dropout
 
 
 class TextEncoder(nn.Module):
@@ -34,7 +35,7 @@ class Classifier(nn.Module):
     def __init__(self, config: ClassifyModel, size: int, classes: int, pad: int = 0):
         super().__init__()
         self.encoder = TextEncoder(config, size, pad)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = SequenceOutput(config.dim, classes, assemble.POOLS[config.pool])
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ class Tagger(nn.Module):
     def __init__(self, config: ModelConfig, size: int, classes: int, pad: int = 0):
         super().__init__()
         self.encoder = TextEncoder(config, size, pad)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = TokenOutput(config.dim, classes)
 
     def forward(self, ids: Tensor) -> Tensor:

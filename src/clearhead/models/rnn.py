@@ -23,6 +23,7 @@ from clearhead.config import CaptionModel, ModelConfig, TextModel, TranslateMode
 from clearhead.models import assemble
 from clearhead.models.assemble import TokenInput
 from clearhead.nn import Recurrent, State, TokenOutput, attention, pick_one, softmax
+from clearhead.nn.dropout import Dropout
 
 RnnConfig = TranslateModel | TextModel | CaptionModel
 
@@ -124,7 +125,7 @@ class RnnWriter(nn.Module):
         self.target = plain_tokens(config, size, pad)
         self.first = FirstState(config)
         self.decoder = decoder
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = TokenOutput(config.dim, size, bias=False, tied=self.target.tokens.table if config.tied else None)
 
     def read(self, source: Tensor) -> Memory:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from clearhead.config import TextModel
 from clearhead.models.rnn import plain_tokens, recurrent
 from clearhead.nn import State, TokenOutput
+from clearhead.nn.dropout import Dropout
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class RnnLanguageModel(nn.Module):
         self.config, self.pad = config, pad
         self.tokens = plain_tokens(config, size)
         self.network = recurrent(config, config.dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.output = TokenOutput(config.dim, size, bias=False, tied=self.tokens.tokens.table if config.tied else None)
 
     def forward(self, ids: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from clearhead.config import CaptionModel, VisionModel
 from clearhead.models import assemble
 from clearhead.nn import ClassToken, PatchEmbedding, SequenceOutput
+from clearhead.nn.dropout import Dropout
 
 
 class PatchEncoder(nn.Module):
@@ -26,7 +27,7 @@ class PatchEncoder(nn.Module):
         self.patches = PatchEmbedding(config.patch, channels, token_dim)
         self.class_token = ClassToken(token_dim)
         self.positions = assemble.input_positions(config, length=1 + count)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.stack = assemble.encoder(config)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from clearhead.errors import ShapeError
 from clearhead.nn.cache import Cache, NoCache
+from clearhead.nn.dropout import Dropout
 from clearhead.nn.masks import Mask
 from clearhead.nn.positions import Bias, RelativePositions
 from clearhead.nn.scores import Score, dot, scaled_dot
@@ -167,7 +168,7 @@ class Explicit(nn.Module):
 
     def __init__(self, score: Score = scaled_dot, weigh: Weigh = softmax, dropout: float = 0.0):
         super().__init__()
-        self.score, self.weigh, self.dropout = score, weigh, nn.Dropout(dropout)
+        self.score, self.weigh, self.dropout = score, weigh, Dropout(dropout)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, offset: int, bias: Bias | None) -> Tensor:
         """q (B, H, T, D), k (B, G, S, D), v (B, G, S, V) -> (B, H, T, V)."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from clearhead.nn.attention import MultiHeadAttention
 from clearhead.nn.cache import Cache, GrowingCache, MemoryCache
+from clearhead.nn.dropout import Dropout
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.masks import Mask
 from clearhead.nn.norm import LayerNorm, MakeNorm
@@ -25,7 +26,7 @@ class AddNorm(nn.Module):
 
     def __init__(self, dim: int, norm: MakeNorm = LayerNorm, dropout: float = 0.0):
         super().__init__()
-        self.norm, self.dropout = norm(dim), nn.Dropout(dropout)
+        self.norm, self.dropout = norm(dim), Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
         """(B, T, D) -> (B, T, D)."""

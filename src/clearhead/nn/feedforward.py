@@ -13,6 +13,8 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from clearhead.nn.dropout import Dropout
+
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -32,7 +34,7 @@ class FeedForward(nn.Module):
         inner = 4 * dim if inner is None else inner
         self.inner = nn.Linear(dim, inner, bias=bias)
         self.outer = nn.Linear(inner, dim, bias=bias)
-        self.activation, self.dropout = activation, nn.Dropout(dropout)
+        self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, D) -> (…, D)."""
@@ -48,7 +50,7 @@ class SwiGLU(nn.Module):
         self.gate = nn.Linear(dim, inner, bias=bias)
         self.inner = nn.Linear(dim, inner, bias=bias)
         self.outer = nn.Linear(inner, dim, bias=bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, D) -> (…, D)."""
