@@ -54,7 +54,7 @@ class TokenizerConfig(Section):
 class DataConfig(Section):
     """Where examples come from and how they are grouped."""
 
-    path: str = Field("builtin", description="file, folder, two aligned files `a,b`, or `builtin`")
+    path: str = Field("builtin", description="file, folder, dataset name, aligned files `a,b`, texts `a+b`, or `builtin`")
     kind: DataKind | None = Field(None, description="what the path holds; none = look and see")
     source: str | None = Field(None, description="column or language of the input side")
     target: str | None = Field(None, description="column or language of the output side")
@@ -169,7 +169,7 @@ class TrainConfig(Section):
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over all labels")
     average: float = Field(0.0, ge=0, lt=1, description="decay of the running average of the weights; 0 = none")
     start_from: str | None = Field(None, description="a trained model whose weights it begins with, where they fit")
-    beam: int = Field(1, ge=1, description="hypotheses kept when the last evaluation translates")
+    beam: int = Field(4, ge=1, description="hypotheses kept when the last evaluation translates; 1 = greedy")
     sampling: float = Field(
         0.0, ge=0, le=1, description="share of target tokens taken from the model itself, at the end"
     )

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.decode.greedy import greedy
 from clearhead.decode.stepper import Stepper
 
 
@@ -53,6 +54,14 @@ def beam_search(
         state, ids = model.reorder(state, rows), open_.ids[:, :, -1].reshape(-1, 1)
     _close(open_, finished, penalty)
     return [sorted(found, reverse=True)[:beams] for found in finished]
+
+
+def likeliest(model: Stepper, state: Any, first: Tensor, *, stop: int, longest: int, beams: int) -> list[list[int]]:
+    """The best hypothesis for each row; one beam is greedy search."""
+    if beams == 1:
+        return greedy(model, state, first, stop=stop, longest=longest)
+    found = beam_search(model, state, first, stop=stop, longest=longest, beams=beams)
+    return [hypotheses[0].ids for hypotheses in found]
 
 
 def _extend(

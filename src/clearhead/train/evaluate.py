@@ -78,7 +78,7 @@ def evaluate(run: str | Path, data: str | None = None, note: Callable[[str], Non
     with _folder(place, data) as folder:
         workspace = Workspace(folder, place.load_tokenizer(), facts, whole=data is not None)
         task = TASKS[config.task](config, workspace)
-        task.scored = None
+        task.be_thorough()
         for text in task.notes:
             note(text)
         found = task.evaluate(network.to(device), device)

@@ -86,14 +86,16 @@ class Trainer:
         A checkpoint is written before the evaluation of the same step, which is then made again after a resume.
         """
         batches = self.cursor.forever()
-        while True:
-            if self.used_up or (self.step and self.step % self.config.evaluate_every == 0):
-                found = self.evaluate()
-                if self.used_up or self.out_of_patience:
-                    return found
+        while not self.used_up:
+            if self.step and self.step % self.config.evaluate_every == 0:
+                self.evaluate()
+                if self.out_of_patience:
+                    break
             self.update(list(islice(batches, self.config.accumulate)))
             if self.used_up or self.step % self.config.checkpoint_every == 0:
                 self.save()
+        self.task.be_thorough()
+        return self.evaluate()
 
     @property
     def used_up(self) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from clearhead.data import pixels
 from clearhead.errors import DataError
@@ -20,6 +21,11 @@ from clearhead.models.build import Sizes
 from clearhead.train.run import Facts
 
 Pixels = NDArray[np.uint8]  # (N, height, width, C)
+
+# How far `moved` goes with amount 1.
+TURN = 0.5  # radians
+GROW = 0.3  # of the size; the same for shear
+SHIFT = 0.3  # of half the image
 
 
 def load_pixels(images: Sequence[Any | Path], like: Pixels | None = None) -> Pixels:
@@ -44,6 +50,17 @@ def expected(facts: Facts | None) -> Pixels | None:
 def normalised(images: Pixels) -> Tensor:
     """(B, height, width, C) bytes -> (B, C, height, width) between -1 and 1."""
     return torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+
+
+def moved(images: Tensor, amount: float) -> Tensor:
+    """(B, C, height, width), each image turned, scaled, sheared and shifted a little at random."""
+    turn, shear, wide, high, right, down = torch.empty(6, len(images)).uniform_(-amount, amount)
+    cos, sin = torch.cos(TURN * turn), torch.sin(TURN * turn)
+    wide, high = 1 + GROW * wide, 1 + GROW * high
+    across = torch.stack([wide * cos, -wide * sin + GROW * shear, SHIFT * right], -1)  # (B, 3)
+    along = torch.stack([high * sin, high * cos, SHIFT * down], -1)
+    grid = F.affine_grid(torch.stack([across, along], 1), list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
 def sizes_of(images: Pixels, **others: int) -> Sizes:

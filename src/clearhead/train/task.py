@@ -58,10 +58,15 @@ class Task(ABC):
     tokenizer: Tokenizer | None = None
     notes: tuple[str, ...] = ()  # what the user should know about the data
     scored: int | None = None  # most validation examples that `scores` looks at; none = all
+    beams: int = 1  # hypotheses kept when `scores` writes
 
     @abstractmethod
     def __init__(self, config: Config, workspace: Workspace):
         """Read the data and make everything ready."""
+
+    def be_thorough(self) -> None:
+        """From now on score every validation example, with as wide a beam as is asked for: for the last evaluation."""
+        self.scored, self.beams = None, self.config.train.beam
 
     @abstractmethod
     def cursor(self) -> Cursor:

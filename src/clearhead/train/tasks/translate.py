@@ -16,7 +16,7 @@ from clearhead.config import Config
 from clearhead.data import Pair
 from clearhead.data.batches import Batches
 from clearhead.data.collate import pad
-from clearhead.decode import greedy
+from clearhead.decode import likeliest
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
 from clearhead.train.losses import token_loss
@@ -80,7 +80,7 @@ class Translate(Task):
             yield self._tensors(self.held_out, indices)
 
     def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
-        """BLEU, chrF and the share of exact translations of the first held-out pairs, by greedy search."""
+        """BLEU, chrF and the share of exact translations of the held-out pairs, all or the first of them."""
         pairs = self.held_out.pairs[: self.scored]
         written = self.translate(model, self.held_out.sources[: self.scored])
         references = [pair.target for pair in pairs]
@@ -88,7 +88,7 @@ class Translate(Task):
         return (bleu(written, references), chrf(written, references), exact_match(written, references)), sample
 
     def translate(self, model: Any, sources: Sequence[list[int]], rows: int = 64) -> list[str]:
-        """Greedy translations, in the order of the sources."""
+        """Translations by beam search, in the order of the sources."""
         order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
         written: dict[int, list[int]] = {}
         for first in range(0, len(order), rows):
@@ -101,7 +101,8 @@ class Translate(Task):
         device, vocabulary = device_of(model), self.vocabulary
         source = torch.from_numpy(pad(sources, vocabulary.pad, stop=vocabulary.stop)).to(device)
         first = torch.full((len(source),), vocabulary.start, device=device)
-        return greedy(model, model.start(source), first, stop=vocabulary.stop, longest=2 * source.size(1) + 10)
+        longest = 2 * source.size(1) + 10
+        return likeliest(model, model.start(source), first, stop=vocabulary.stop, longest=longest, beams=self.beams)
 
     def _part(self, pairs: Sequence[Pair]) -> Part:
         """Encode, and keep the pairs that are short enough."""

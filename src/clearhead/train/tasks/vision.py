@@ -16,7 +16,7 @@ from clearhead.config import Config
 from clearhead.data import Picture
 from clearhead.data.batches import Batches
 from clearhead.train.losses import class_loss
-from clearhead.train.pixels import Pixels, expected, load_pixels, normalised, sizes_of
+from clearhead.train.pixels import Pixels, expected, load_pixels, moved, normalised, sizes_of
 from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Examples, Workspace
 from clearhead.train.tasks.common import LabelTask, device_of, known_labels, numbered, read_kind
@@ -44,8 +44,10 @@ class Vision(LabelTask):
         return Batches(lengths, budget=self.config.data.batch_tokens, seed=self.config.train.seed)
 
     def batch(self, examples: Examples) -> Batch:
-        """images (B, C, height, width) and labels (B,)."""
-        return _tensors(self.images, self.labels, examples)
+        """images (B, C, height, width), moved a little where that is asked for, and labels (B,)."""
+        batch = _tensors(self.images, self.labels, examples)
+        amount = self.config.data.augment
+        return {**batch, "images": moved(batch["images"], amount)} if amount else batch
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """One loss for each image."""
