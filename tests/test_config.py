@@ -85,7 +85,7 @@ def test_an_override_is_typed_by_the_schema(word: str, section: str, key: str, v
     [
         ("model.dimm=3", r"unknown setting model\.dimm; did you mean model\.dim\?"),
         ("modle.dim=3", r"unknown setting modle\.dim; did you mean model\.dim\?"),
-        ("zzz=3", r"unknown setting zzz; choose from: data\.batch_tokens, .*"),
+        ("zzz=3", r"unknown setting zzz; choose from: data\.augment, .*"),
         ("model.dim", r"'model\.dim' is not of the form section\.key=value"),
         ("model.dim=wide", r"model\.dim=wide: input should be a valid integer.*"),
         ("model.dropout=2", r"model\.dropout=2: input should be less than 1"),
@@ -142,3 +142,28 @@ def test_a_missing_file_and_a_binary_one(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"b\.yaml is not a text file$"):
         config.load(tmp_path / "b.yaml")
+
+
+def test_a_file_changes_its_base(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("task: lm\nsize: tiny\nmodel: {layers: 3}\ntrain: {seed: 5}\n", encoding="utf-8")
+    (tmp_path / "b.yaml").write_text("base: a.yaml\nmodel: {dim: 96}\n", encoding="utf-8")
+    (tmp_path / "c.yaml").write_text("base: b.yaml\ntrain: {seed: 7}\n", encoding="utf-8")
+    expected = config.override(config.defaults("lm", "tiny"), ["model.layers=3", "model.dim=96", "train.seed=7"])
+    assert config.load(tmp_path / "c.yaml") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("base: a.yaml", "its base leads back to itself"),
+        ("base: nothing.yaml", "cannot read .*nothing.yaml"),
+        ("base: other.yaml\nsize: tiny", "base stands in a file, and instead of size"),
+        ("base: other.yaml\ntask: lm", "task=lm: input should be 'translate'"),
+        ("base: other.yaml\nmodel: {dimm: 3}", r"a.yaml, line 2: unknown setting model.dimm; did you mean model.dim\?"),
+    ],
+)
+def test_a_wrong_base_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "other.yaml").write_text("task: translate\n", encoding="utf-8")
+    (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=sentence):
+        config.load(tmp_path / "a.yaml")

@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 
 def load(path: str | Path) -> Model:
-    """A trained model, from its run directory."""
+    """A trained model, from its run directory or by its name."""
     from clearhead.api import load as load_run
 
     return load_run(path)

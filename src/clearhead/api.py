@@ -1,6 +1,6 @@
-"""A trained model, ready to be used: `clearhead.load(directory)`.
+"""A trained model, ready to be used: `clearhead.load(directory)`, or by the name of one that comes with the package.
 
-    m = clearhead.load("runs/en-es")
+    m = clearhead.load("en-es")
     m.translate("we are eating bread")
     m.generate("ROMEO:", max_tokens=200, temperature=0.8)
     m.classify("a warm, funny film").label
@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from clearhead.bundled import find
 from clearhead.config import Config
 from clearhead.data.collate import pad
 from clearhead.decode import beam_search, greedy, sample
-from clearhead.errors import RunError, nearest
+from clearhead.errors import RunError
 from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.text import Tokenizer
 from clearhead.train.pixels import normalised
@@ -179,12 +180,8 @@ class Model:
 
 
 def load(path: str | Path) -> Model:
-    """Load a run directory."""
-    place = Path(path)
-    if not place.exists():
-        near = [other.name for other in place.parent.iterdir()] if place.parent.is_dir() else []
-        raise RunError(f"there is no model {path}" + (f"; {nearest(place.name, near)}" if near else ""))
-    return Model(Run.open(place))
+    """Load a run directory, or a model that comes with the package."""
+    return Model(Run.open(find(path)))
 
 
 __all__ = ["Facts", "Label", "Model", "load"]

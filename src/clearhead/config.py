@@ -10,7 +10,7 @@ Every value has a default and every key is known: an unknown one is an error tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -54,7 +54,7 @@ class TokenizerConfig(Section):
 class DataConfig(Section):
     """Where examples come from and how they are grouped."""
 
-    path: str = Field("builtin", description="file, folder, dataset name, aligned files `a,b`, texts `a+b`, or `builtin`")
+    path: str = Field("builtin", description="file, folder, dataset name, aligned files `a,b`, texts `a+b`, `builtin`")
     kind: DataKind | None = Field(None, description="what the path holds; none = look and see")
     source: str | None = Field(None, description="column or language of the input side")
     target: str | None = Field(None, description="column or language of the output side")
@@ -305,20 +305,25 @@ def override(config: Config, assignments: Sequence[str]) -> Config:
     return _validated(type(config), values, where={}, origin="")
 
 
-def load(path: str | Path) -> Config:
-    """Read a YAML file; what it leaves out takes the defaults of its task and `size`."""
+def load(path: str | Path, above: tuple[Path, ...] = ()) -> Config:
+    """Read a YAML file; what it leaves out is as in the file that is its `base`, or the default of its task and `size`.
+
+    `above` are the files that led here.
+    """
     path = Path(path)
+    if path.resolve() in above:
+        raise ConfigError(f"{path}: its base leads back to itself")
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as problem:
         raise ConfigError(f"cannot read {path}: {problem.strerror or problem}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file") from None
-    return loads(text, origin=str(path))
+    return loads(text, str(path), lambda name: load(path.parent / name, (*above, path.resolve())))
 
 
-def loads(text: str, origin: str = "configuration") -> Config:
-    """Read YAML text; `origin` is what errors call it."""
+def loads(text: str, origin: str = "configuration", load_base: Callable[[str], Config] | None = None) -> Config:
+    """Read YAML text; `origin` is what errors call it, `load_base` finds the configuration that it changes."""
     try:
         tree = yaml.compose(text, Loader=yaml.SafeLoader)
         values = yaml.safe_load(text) or {}
@@ -329,12 +334,21 @@ def loads(text: str, origin: str = "configuration") -> Config:
     if not isinstance(values, dict):
         raise ConfigError(f"{origin}: expected `section:` headings with `key: value` lines below them")
     where = dict(_lines(tree, origin)) if tree else {}
-    task, size = values.get("task", "translate"), values.pop("size", "small")
     try:
-        base = defaults(task, size)
+        base = _base(values, load_base)
     except ConfigError as problem:
         raise ConfigError(f"{origin}: {problem}") from None
     return _validated(type(base), _merged(base.model_dump(), values), where, origin)
+
+
+def _base(values: dict[str, Any], load_base: Callable[[str], Config] | None) -> Config:
+    """What the values change; takes the keys `base` and `size` out of them."""
+    name, size = values.pop("base", None), values.pop("size", None)
+    if name is None:
+        return defaults(values.get("task", "translate"), size or "small")
+    if load_base is None or size is not None:
+        raise ConfigError("base stands in a file, and instead of size")
+    return load_base(str(name))
 
 
 def dump(config: Config) -> str:

@@ -34,11 +34,5 @@ def test_attention_is_compared_on_the_same_weights() -> None:
     assert set(figure.detail["milliseconds"]) == {"clearhead", "torch"}
 
 
-def test_a_figure_knows_whether_it_holds() -> None:
-    assert core.Figure("x", 1.0, "s", 2.0, {}).holds is True
-    assert core.Figure("x", 3.0, "s", 2.0, {}).holds is False
-    assert core.Figure("x", 3.0, "s", None, {}).holds is None
-
-
 def test_machine_names_what_it_measured_on() -> None:
     assert {"python", "torch", "threads", "cores"} <= set(machine())

@@ -151,12 +151,12 @@ MISTAKES = {
     "an empty file": (["train", "translate", "--data", "empty.tsv"], "empty.tsv: is empty"),
     "data of another kind": (["train", "translate", "--data", "days.csv"], "days.csv: looks like labelled"),
     "no run to resume": (["resume", "no"], "no is not a run directory: it has no config.yaml"),
-    "no run to score": (["eval", "no"], "no is not a run directory: it has no config.yaml"),
-    "no run to compare": (["compare", "no", "no"], "no is not a run directory: it has no config.yaml"),
+    "no run to score": (["eval", "no"], "no such run directory or model: no;"),
+    "no run to compare": (["compare", "no", "no"], "no such run directory or model: no;"),
     "nothing to compare": (["compare"], "missing argument 'runs'"),
     "a figure of no kind": (["compare", "no", "--out", "a.doc"], "cannot write a.doc: a figure ends in .svg, .png or"),
     "a figure in no folder": (["compare", "no", "--out", "x/a.svg"], "cannot write x/a.svg: there is no folder x"),
-    "no model": (["translate", "no", "text"], "there is no model no"),
+    "no model": (["translate", "no", "text"], "no such run directory or model: no; `clearhead models` lists"),
 }
 
 

@@ -82,4 +82,4 @@ def test_a_mistake_is_one_sentence(
 
 def test_a_model_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["words", "no/such", "neighbours", "king"], debug=False) == 2
-    assert capsys.readouterr().err == "clearhead: there is no model no/such\n"
+    assert capsys.readouterr().err.startswith("clearhead: no such run directory or model: no/such; `clearhead models`")

@@ -101,8 +101,27 @@ def test_every_checkpoint_of_a_plain_run_is_used(config: Config, tmp_path: Path,
     seen: list[int] = []
     resume(tmp_path / "stopped", Listener(on_step=lambda step, _: seen.append(step.step), on_note=notes.append))
     assert seen[0] == 5  # it went on from the checkpoint of step 4
-    assert notes == []
+    assert [note for note in notes if "checkpoint" in note] == []
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("average", [0.0, 0.6])
+def test_whoever_stops_early_has_the_best_weights(config: Config, tmp_path: Path, average: float) -> None:
+    words = ["train.patience=2", "train.evaluate_every=2", "train.learning_rate=0.3", "train.schedule=stable"]
+    words += ["train.optimizer=adamw", "train.max_steps=200", f"train.average={average}", "train.checkpoint_every=1"]
+    config, run, notes = configuration.override(config, words), tmp_path / "run", []
+    found = begin(config, run, "test", Listener(on_note=notes.append))
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    *evaluations, last = [(line["step"], line["loss"]) for line in lines if line["part"] == "validation"]
+    step, best = min(evaluations, key=lambda pair: pair[1])
+    assert last[0] < 200
+    assert evaluations[-1][1] > best  # or this test would show nothing
+    assert last[1] == found.loss == pytest.approx(best, rel=1e-6)
+    assert notes == [f"the best weights by validation loss are those of step {step}: they are kept"]
+    with pytest.raises(StoppedError):
+        begin(config, tmp_path / "stopped", "test", stopping_at(step + 1))
+    resume(tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(run)
 
 
 def test_a_damaged_checkpoint_is_named_and_passed_over(

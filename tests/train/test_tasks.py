@@ -135,5 +135,5 @@ def test_recomputing_changes_memory_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_there_is_named() -> None:
-    with pytest.raises(RunError, match="there is no model no/such/run"):
+    with pytest.raises(RunError, match="no such run directory or model: no/such/run; `clearhead models`"):
         clearhead.load("no/such/run")

@@ -18,9 +18,9 @@ from clearhead.models.word2vec import SkipGram
 from clearhead.train.loop import Listener
 from clearhead.train.run import read_tensors
 from clearhead.train.start import begin, resume
-from clearhead.train.task import Workspace
+from clearhead.train.task import Batch, Workspace
 from clearhead.train.tasks import words as task
-from clearhead.train.tasks.words import Words, blocks, drawn, kept_shares, noise_shares
+from clearhead.train.tasks.words import Words, blocks, drawn, kept_shares, noise_shares, numbered_words
 
 ANIMALS, FOODS = ("cat", "dog", "fox", "hen"), ("bread", "cheese", "soup", "rice")
 
@@ -66,6 +66,12 @@ def pairs_of(
     return list(zip(centers[block, center].tolist(), contexts[block, other].tolist(), strict=True))
 
 
+def pairs_in(batch: Batch) -> list[tuple[int, int]]:
+    """The pairs of a batch, places turned back into ids."""
+    arrays = {name: tensor.numpy() for name, tensor in batch.items()}
+    return pairs_of(arrays["distinct"][arrays["centers"]], arrays["around"][arrays["contexts"]], arrays["pairs"])
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 61])
 @pytest.mark.parametrize("window", [1, 3, 11])
 def test_the_pairs_are_those_of_two_plain_loops(count: int, window: int) -> None:
@@ -85,7 +91,7 @@ def test_a_batch_pairs_every_known_word_of_its_rows_and_leaves_out_marks_and_rar
     assert sorted(vocabulary.pieces(words.known)) == ["one", "three", "two"]
     rows = np.array([vocabulary.encode("one two, three rare. one"), vocabulary.encode("two two one, rare. two")])
     batch = words.batch(rows)
-    found = pairs_of(*(batch[name].numpy() for name in ("centers", "contexts", "pairs")))
+    found = pairs_in(batch)
     readable = [tuple(vocabulary.pieces(pair)) for pair in found]
     # the marks and the rare words are gone before the window is laid: three stands beside one
     first = [("one", "two"), ("two", "one"), ("two", "three"), ("three", "two"), ("three", "one"), ("one", "three")]
@@ -98,7 +104,21 @@ def test_a_batch_follows_from_the_seed_and_the_tokens(tmp_path: Path) -> None:
     rows = next(iter(words.cursor()))
     first, again, other = words.batch(rows), words.batch(rows.copy()), words.batch(rows[:, ::-1].copy())
     assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["noise"], other["noise"])
+    noise = [each["around"][each["noise"]] for each in (first, other)]
+    assert not torch.equal(*noise)
+
+
+def test_distinct_words_are_numbered_over_all_uses() -> None:
+    distinct, (first, second) = numbered_words(np.array([[7, 3], [7, 11]]), np.array([11, 5, 3]))
+    assert distinct.tolist() == [3, 5, 7, 11]
+    assert first.tolist() == [[2, 0], [2, 3]]
+    assert second.tolist() == [3, 1, 0]
+
+
+def test_each_distinct_centre_counts_as_often_as_it_has_pairs(tmp_path: Path) -> None:
+    batch = words_of(made(tmp_path), tmp_path).batch(np.array([[9, 10, 9, 11, 9, 12]]))
+    centers = [center for center, _ in pairs_in(batch)]
+    assert batch["times"].tolist() == [centers.count(word) for word in batch["distinct"].tolist()]
 
 
 def test_reaches_are_uniform(tmp_path: Path) -> None:
@@ -138,11 +158,13 @@ def test_the_loss_is_the_equation_on_every_pair(
     torch.nn.init.normal_(model.context.weight)
     torch.nn.init.normal_(model.center.weight)
     batch = words.batch(next(iter(words.cursor()))[:2])
-    center, context = torch.tensor(pairs_of(*(batch[n].numpy() for n in ("centers", "contexts", "pairs")))).T
+    center, context = torch.tensor(pairs_in(batch)).T
     total, count = words.loss(model, batch)
     assert int(count) == len(center)
     if negatives:
-        expected = model.negative_sampling_loss(center, context, batch["noise"].expand(len(center), -1))
+        expected = model.negative_sampling_loss(
+            center, context, batch["around"][batch["noise"]].expand(len(center), -1)
+        )
     else:
         expected = model.full_softmax_loss(center, context)
     torch.testing.assert_close(total / count, expected)

@@ -7,29 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from clearhead.bench.figures import Figure
 from clearhead.bench.measure import growth_exponent, in_own_process, side_by_side
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One thing measured, what it should be, and the numbers behind it."""
-
-    what: str
-    value: float
-    unit: str
-    limit: float | None
-    detail: dict[str, Any]
-
-    @property
-    def holds(self) -> bool | None:
-        """Within its limit, where it has one."""
-        return None if self.limit is None else self.value <= self.limit
-
-
-def run() -> Iterator[Figure]:
+def run(peers: bool) -> Iterator[Figure]:  # noqa: ARG001 - torch, its only peer, is always there
     """Every figure, as soon as it is measured."""
     yield attention_against_torch(batch=12, length=64, dim=128, heads=4, repeats=300)
     yield attention_against_torch(batch=8, length=256, dim=384, heads=6, repeats=40)

@@ -11,16 +11,17 @@ from clearhead.cli.output import Json, console, print_json, print_table
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run directories of finished trainings.")],
+    runs: Annotated[list[str], typer.Argument(help="Run directories, or names that `clearhead models` lists.")],
     out: Annotated[Path | None, typer.Option(help="Also draw a figure: .svg, .png or .pdf.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compare finished runs of one task."""
+    from clearhead.bundled import find
     from clearhead.train import compare as comparing
 
     if out is not None:
         comparing.check_figure(out)
-    records = comparing.compare(runs)
+    records = comparing.compare([find(run) for run in runs])
     if out is not None:
         comparing.save_figure(records, out)
     if as_json:

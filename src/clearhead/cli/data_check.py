@@ -27,7 +27,12 @@ _WORDS = {
 
 
 def check(
-    path: Annotated[str, typer.Argument(help="A file, a folder, two aligned files `a,b`, or `builtin`.")],
+    path: Annotated[
+        str,
+        typer.Argument(
+            help="A file, a folder, a name that `data get` lists, two aligned files `a,b`, texts `a+b`, or `builtin`."
+        ),
+    ],
     kind: Annotated[
         str | None, typer.Option(help="pairs, text, labelled, tagged, images or captions; else look and see.")
     ] = None,

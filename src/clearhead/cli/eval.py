@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clearhead.cli.output import Json, console, print_json, print_table
+from clearhead.cli.use import ModelPath
 
 if TYPE_CHECKING:
     from clearhead.train.evaluate import Confusion
@@ -17,16 +17,17 @@ FEW = 12  # labels of which a terminal has room for the whole matrix
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The run directory of a finished training.")],
+    run: ModelPath,
     data: Annotated[str | None, typer.Option(help="Score all of this data instead of the validation part.")] = None,
     as_json: Json = False,
 ) -> None:
     """Score a finished model."""
+    from clearhead.bundled import find
     from clearhead.train.evaluate import evaluate as score
 
-    found = score(run, data, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True))
+    found = score(find(run), data, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True))
     if as_json:
-        print_json({"run": str(run), **found.document()})
+        print_json({"run": run, **found.document()})
         return
     part = f"the validation part of {found.data}" if data is None else f"all of {found.data}"
     console().print(f"{run} on {part}\n", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The verbs that use a trained model: translate, generate, classify, caption, eval."""
+"""The verbs that use a trained model: translate, generate, classify, caption."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from clearhead.cli.output import Json, print_json
 
-ModelPath = Annotated[str, typer.Argument(help="A run directory.")]
+ModelPath = Annotated[str, typer.Argument(help="A run directory, or a name that `clearhead models` lists.")]
 
 
 def translate(

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from clearhead.config import DataKind, defaults
 from clearhead.data import faults, measures, pairs, pictures
-from clearhead.data.examples import AnyDataset, Pixels
+from clearhead.data.examples import Pixels
 from clearhead.data.faults import Fault
 from clearhead.data.files import BLOCK, Reading, blocks
 from clearhead.data.kinds import Found
 from clearhead.data.measures import Lengths, Unknown
-from clearhead.data.plain import RunningText, TextPart
-from clearhead.data.read import BUILTIN, kind_of, read, read_parts
+from clearhead.data.places import BUILTIN, Place, called, located, only
+from clearhead.data.plain import JoinedText, RunningText, TextPart
+from clearhead.data.read import kind_of, kind_together, known_kind, read_parts, read_places
 from clearhead.data.splits import Parts, identity, split
 from clearhead.data.views import VIEWS, View
 from clearhead.errors import TextError
@@ -67,12 +68,14 @@ def check(
     validation: float = 0.05,
 ) -> Report:
     """Read a path as training would, and report what is there."""
-    reading = Reading(encoding, source, target)
-    found = kind_of(path, kind, reading)
-    command = _command(str(path), found.kind, kind, reading)
-    if found.kind == "text":
-        return _report_on_text(str(path), found, reading, validation, command)
-    return _report_on_examples(str(path), found, reading, validation, command)
+    said, reading = known_kind(kind), Reading(encoding, source, target)
+    places = located(path, reading)
+    found = [kind_of(place, said) for place in places]
+    together = said or kind_together([each.kind for each in found])
+    command = _command(called(places), together, kind, reading)
+    if together == "text":
+        return _report_on_text(places, found, validation, command)
+    return _report_on_examples(only(places), found[0], validation, command)
 
 
 def _command(path: str, found: DataKind, kind: str | None, reading: Reading) -> str:
@@ -85,16 +88,16 @@ def _command(path: str, found: DataKind, kind: str | None, reading: Reading) -> 
     return shlex.join(words + [f"data.{key}={value}" for key, value in said.items() if value])
 
 
-def _report_on_examples(path: str, found: Found, reading: Reading, share: float, command: str) -> Report:
+def _report_on_examples(place: Place, found: Found, share: float, command: str) -> Report:
     view = VIEWS[found.kind]
-    parts = read_parts(path, found.kind, reading)
+    parts = read_parts(place, found.kind)
     own = parts.validation is not None
     train, held_out = _keyed(parts, share)
     both = train + held_out
     sizes = _sizes([example.image for _, example in both]) if view.unit == "images" else Counter()
     unknown, no_vocabulary = _unknown(view, train, held_out)
     return Report(
-        path=path,
+        path=place.name,
         kind=found.kind,
         reason=found.reason,
         unit=view.unit,
@@ -102,7 +105,7 @@ def _report_on_examples(path: str, found: Found, reading: Reading, share: float,
         validation=len(held_out),
         own_validation=own,
         command=command,
-        languages=pairs.languages_of(path, reading) if found.kind == "pairs" and path != BUILTIN else None,
+        languages=_languages(place) if found.kind == "pairs" else None,
         lengths=tuple(_lengths(view, both)),
         duplicates=measures.duplicates([view.row(*keyed) for keyed in both]),
         contradictions=_contradictions(view, both),
@@ -117,6 +120,10 @@ def _report_on_examples(path: str, found: Found, reading: Reading, share: float,
             *_of_sizes(sizes),
         ),
     )
+
+
+def _languages(place: Place) -> tuple[str, str] | None:
+    return None if place.path == BUILTIN else pairs.languages_of(place.path, place.reading)
 
 
 def _keyed(parts: Parts[Any], share: float) -> tuple[list[Keyed], list[Keyed]]:
@@ -187,21 +194,21 @@ def _of_sizes(sizes: Counter[str]) -> Iterator[Fault]:
         yield Fault("images of different sizes", len(sizes), tuple(sizes)[:3])
 
 
-def _report_on_text(path: str, found: Found, reading: Reading, share: float, command: str) -> Report:
-    dataset = read(path, kind="text", encoding=reading.encoding, validation=share)
-    train, held_out = _characters(dataset)
-    own = held_out > 0 and not isinstance(dataset.validation, TextPart)
+def _report_on_text(places: Sequence[Place], found: Sequence[Found], share: float, command: str) -> Report:
+    dataset = read_places(places, [each.kind for each in found], "text", share)
+    names = [f"{place.name} " for place in places] if len(places) > 1 else [""]
+    texts = [*map(_Halves, names, _one_by_one(dataset.train), _one_by_one(dataset.validation))]
+    train, held_out = map(sum, zip(*map(_characters, texts), strict=True))
     step = 1 + (train + held_out) // BLOCK // _BLOCKS
-    streams = [*_streams(dataset.train), *(_streams(dataset.validation, "validation ") if own else ())]
-    lengths, suspicious = _of_lines(streams, step)
+    lengths, suspicious = _of_lines([stream for text in texts for stream in _streams(text)], step)
     return Report(
-        path=path,
-        kind=found.kind,
-        reason=found.reason,
+        path=called(places),
+        kind="text",
+        reason="; ".join(f"{name}{each.reason}" for name, each in zip(names, found, strict=True)),
         unit="characters",
         train=train,
         validation=held_out,
-        own_validation=own,
+        own_validation=all(map(_is_own, texts)),
         command=command,
         lengths=lengths,
         faults=suspicious,
@@ -209,20 +216,43 @@ def _report_on_text(path: str, found: Found, reading: Reading, share: float, com
     )
 
 
-def _characters(dataset: AnyDataset) -> tuple[int, int]:
-    """How long the two parts of a text are, read no more often than needed."""
-    train = sum(map(len, dataset.train))
-    if isinstance(dataset.validation, TextPart):
-        return train, dataset.validation.whole.characters - train
-    return train, sum(map(len, dataset.validation))
+class _Halves(NamedTuple):
+    """What is said before a line number of this text, what is learned from it, and what is held out."""
+
+    name: str
+    train: Iterable[str]
+    held_out: Iterable[str]
 
 
-def _streams(part: Iterable[str], name: str = "") -> Iterator[tuple[str, Iterable[str]]]:
+def _one_by_one(text: Iterable[str]) -> Sequence[Iterable[str]]:
+    return text.texts if isinstance(text, JoinedText) else (text,)
+
+
+def _is_own(text: _Halves) -> bool:
+    """Whether the data brought the text that is held out."""
+    return not isinstance(text.held_out, TextPart) and any(True for _ in text.held_out)
+
+
+def _characters(text: _Halves) -> tuple[int, int]:
+    """How long the two halves are, read no more often than needed."""
+    train = sum(map(len, text.train))
+    if isinstance(text.held_out, TextPart):
+        return train, text.held_out.whole.characters - train
+    return train, sum(map(len, text.held_out))
+
+
+def _streams(text: _Halves) -> Iterator[tuple[str, Iterable[str]]]:
     """(name, blocks) of every file behind a text, so that its lines can be counted."""
-    whole = part.whole if isinstance(part, TextPart) else part
+    whole = text.train.whole if isinstance(text.train, TextPart) else text.train
+    yield from _files(text.name, whole)
+    if _is_own(text):
+        yield from _files(f"{text.name}validation ", text.held_out)
+
+
+def _files(name: str, whole: Iterable[str]) -> Iterator[tuple[str, Iterable[str]]]:
     if isinstance(whole, RunningText):
         for file in whole.files:
-            yield f"{file.name} " if len(whole.files) > 1 else name, blocks(file, whole.encoding)
+            yield f"{name}{file.name} " if len(whole.files) > 1 else name, blocks(file, whole.encoding)
     else:
         yield name, whole
 

@@ -12,7 +12,7 @@ import io
 import lzma
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,12 +43,12 @@ class Reading:
             raise ConfigError(f"encoding {self.encoding} is not read here; convert the file to utf-8 first")
 
 
-def existing(path: str | Path) -> Path:
-    """The path, when there is a file or a folder; else the nearest name that exists."""
+def existing(path: str | Path, datasets: Iterable[str] = ()) -> Path:
+    """The path, when there is a file or a folder; else the nearest name that exists, there or among the datasets."""
     path = Path(path)
     with _one_sentence(path):
         if not path.exists():
-            raise DataError(f"does not exist{_nearest_neighbour(path)}", path=path)
+            raise DataError(f"does not exist{_meant(path, datasets)}", path=path)
         if not (path.is_file() or path.is_dir()):
             raise DataError("is neither a file nor a folder", path=path)
     return path
@@ -132,13 +132,15 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
 
-def _nearest_neighbour(path: Path) -> str:
+def _meant(path: Path, datasets: Iterable[str]) -> str:
     """The end of a sentence about a path that is not there."""
     folder = path.parent
-    if not folder.is_dir():
+    known = [f"the dataset {name}" for name in difflib.get_close_matches(str(path), list(datasets), n=1)]
+    if not (folder.is_dir() or known):
         return f", and neither does the folder {folder}"
-    close = difflib.get_close_matches(path.name, [entry.name for entry in _entries(folder)], n=1)
-    return f"; did you mean {folder / close[0]}?" if close else ""
+    beside = [entry.name for entry in _entries(folder)] if folder.is_dir() else []
+    close = [str(folder / name) for name in difflib.get_close_matches(path.name, beside, n=1)] + known
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def _unpacked(raw: io.BufferedReader) -> io.BufferedReader:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from clearhead.data import names
+from clearhead.data.examples import Labelled
 from clearhead.data.files import Reading, blocks, files_in
 from clearhead.data.splits import Parts, own_parts
 from clearhead.errors import DataError
@@ -22,12 +23,7 @@ class RunningText:
         self.encoding = encoding
 
     def __iter__(self) -> Iterator[str]:
-        for number, file in enumerate(self.files, start=1):
-            block = ""
-            for block in blocks(file, self.encoding):
-                yield block
-            if number < len(self.files) and block and not block.endswith("\n"):
-                yield "\n"  # a file's last word and the next one's first are two words
+        return _one_by_one(blocks(file, self.encoding) for file in self.files)
 
     @cached_property
     def characters(self) -> int:
@@ -71,7 +67,22 @@ class TextPart:
         return sum(map(len, self))
 
 
-Text = RunningText | TextInMemory | TextPart
+class JoinedText:
+    """Texts one after the other, each beginning on a new line."""
+
+    def __init__(self, texts: Sequence[RunningText | TextInMemory | TextPart]):
+        self.texts = tuple(texts)
+
+    def __iter__(self) -> Iterator[str]:
+        return _one_by_one(self.texts)
+
+    @cached_property
+    def characters(self) -> int:
+        """How long all of them are; the first time this reads all of it."""
+        return sum(map(len, self))
+
+
+Text = RunningText | TextInMemory | TextPart | JoinedText
 
 
 def read(path: Path, reading: Reading, share: float) -> tuple[Text, Text]:
@@ -83,6 +94,12 @@ def read(path: Path, reading: Reading, share: float) -> tuple[Text, Text]:
     if parts.validation is not None:
         return train, RunningText(parts.validation, reading.encoding)
     return split_text(train, share)
+
+
+def of_examples(parts: Parts[Labelled], share: float) -> tuple[Text, Text]:
+    """The texts of examples, each on a line of its own."""
+    train = _lines(parts.train)
+    return split_text(train, share) if parts.validation is None else (train, _lines(parts.validation))
 
 
 def split_text(whole: RunningText | TextInMemory, share: float) -> tuple[Text, Text]:
@@ -103,6 +120,22 @@ def text_files(folder: Path) -> list[Path]:
 def is_text_file(path: Path) -> bool:
     """Whether a name is one of a text to learn from: `emma.txt`, `wiki.train.raw`, not `README.txt`."""
     return names.suffix(path) in names.TEXTS and Path(names.bare(path)).stem not in names.NOT_DATA
+
+
+def _lines(examples: Sequence[Labelled]) -> TextInMemory:
+    return TextInMemory(" ".join(example.text.splitlines()) + "\n" for example in examples)
+
+
+def _one_by_one(texts: Iterable[Iterable[str]]) -> Iterator[str]:
+    """The blocks of each text; the last word of one and the first of the next are kept apart by a line break."""
+    block = "\n"
+    for text in texts:
+        between = "" if block.endswith("\n") else "\n"
+        for block in text:
+            if between:
+                yield between
+            yield block
+            between = ""
 
 
 def _cut(block: str, border: int, slack: int) -> int:

@@ -173,6 +173,11 @@ def decoder(config: ModelConfig) -> Decoder:
     return Decoder(blocks, _last_norm(config))
 
 
+def token_embeddings(model: nn.Module) -> list[TokenEmbedding]:
+    """The tables of token vectors that a model has."""
+    return [part for part in model.modules() if isinstance(part, TokenEmbedding)]
+
+
 def recompute_blocks(model: nn.Module) -> None:
     """Keep no activations inside blocks: the backward pass computes them again, for less memory and more time."""
     for block in model.modules():

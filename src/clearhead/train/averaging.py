@@ -34,6 +34,10 @@ class Average:
             else:
                 average.copy_(own[name])  # a counter has no average
 
+    def restart(self, model: nn.Module) -> None:
+        """Forget what was averaged: the average is the model as it is."""
+        _copy({name: weight for name, weight in _weights(model).items() if name in self.weights}, self.weights)
+
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
         """Within, the model has the averaged weights; afterwards its own again, whatever happened."""

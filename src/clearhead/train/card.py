@@ -19,6 +19,8 @@ def write_card(run: Run, trainer: Trainer, found: Evaluation, command: str) -> N
     config = trainer.task.config
     parameters = sum(p.numel() for p in trainer.model.parameters())
     rows = "\n".join(f"| {score.name} | {score.value:.4g} | {score.signature} |" for score in found.scores)
+    start = config.train.start_from
+    begun = f"| begun with | the weights of `{start}`, where they fit |\n" if start is not None else ""
     text = f"""# {run.path.name}
 
 A model for the task `{config.task}`, trained by Clearhead {__version__}.
@@ -26,7 +28,7 @@ A model for the task `{config.task}`, trained by Clearhead {__version__}.
 | | |
 | --- | --- |
 | data | `{config.data.path}` |
-| parameters | {parameters:,} |
+{begun}| parameters | {parameters:,} |
 | steps | {trainer.step:,} in {trainer.progress.elapsed / 60:.1f} minutes of training |
 | versions | Python {platform.python_version()}, torch {version("torch")}, tokenizers {version("tokenizers")} |
 | command | `{command}` |

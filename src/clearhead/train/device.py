@@ -37,7 +37,7 @@ class Device:
             note(f"this {place.type} has no fast bfloat16: going on in float32")
         compiled = config.compile == "yes" or (config.compile == "auto" and place.type == "cuda")
         torch.use_deterministic_algorithms(config.deterministic, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # nobody reads what nobody wrote
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # slow, and unread
         return cls(place, half=native and config.precision != "float32", compiled=compiled)
 
     def prepare(self, model: nn.Module) -> nn.Module:

@@ -22,13 +22,13 @@ from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.errors import RunError
-from clearhead.train import checkpoints
+from clearhead.train import checkpoints, watch
 from clearhead.train.averaging import Average
 from clearhead.train.checkpoints import Checkpoint
 from clearhead.train.device import Device
 from clearhead.train.distributed import Team
 from clearhead.train.optimizers import load_optimizer_tensors, make_optimizers, optimizer_tensors, set_rates
-from clearhead.train.run import Run, append_line
+from clearhead.train.run import Run, append_line, read_tensors, write_tensors
 from clearhead.train.schedules import Progress, factor
 from clearhead.train.task import Evaluation, Examples, Task, to_device
 
@@ -94,6 +94,8 @@ class Trainer:
             self.update(list(islice(batches, self.config.accumulate)))
             if self.used_up or self.step % self.config.checkpoint_every == 0:
                 self.save()
+        if self.config.patience is not None:
+            self._take_best()
         self.task.be_thorough()
         return self.evaluate()
 
@@ -161,12 +163,40 @@ class Trainer:
     def evaluate(self) -> Evaluation:
         """Measure the averaged weights, if there is an average, and remember whether they are the best so far."""
         with self.average.applied(self.model), self._assembled() as model:
-            found = self.team.first(lambda: self.task.evaluate(model, self.device.place))
+            found = self.team.first(lambda: self._measured(model))
+            if self.config.patience is not None and found.loss < self.best:
+                self._keep_best()
         self.waited = 0 if found.loss < self.best else self.waited + 1
         self.best = min(self.best, found.loss)
         self._write({"step": self.step, "part": "validation", **found.record()})
         self.listener.on_evaluation(self.step, found)
         return found
+
+    def _measured(self, model: nn.Module) -> Evaluation:
+        """The task's evaluation; where one example looks is kept beside it."""
+        found = self.task.evaluate(model, self.device.place)
+        if example := self.task.example():
+            watch.keep(self.run.path / "attention", self.step, model, example)
+        return found
+
+    def _keep_best(self) -> None:
+        """Write the weights as they are beside the checkpoints: whoever stops early wants the best, not the last."""
+        weights = self.team.whole(self.model.state_dict())
+        self.team.first(lambda: write_tensors(self.best_weights, weights, {"step": str(self.step)}))
+
+    def _take_best(self) -> None:
+        """Go back to the weights of the best evaluation, if there was one."""
+        if not self.best_weights.exists():
+            return
+        weights, header = read_tensors(self.best_weights)
+        self.model.load_state_dict(self.team.parts(weights, self.model.state_dict()))
+        self.average.restart(self.model)
+        self.listener.on_note(f"the best weights by validation loss are those of step {header['step']}: they are kept")
+
+    @property
+    def best_weights(self) -> Path:
+        """The file with the weights of the best evaluation, where there is patience."""
+        return self.run.checkpoints / "best.safetensors"
 
     @contextmanager
     def _assembled(self) -> Iterator[nn.Module]:

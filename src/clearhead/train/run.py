@@ -4,6 +4,7 @@ config.yaml         what it was made from, every default written out
 tokenizer.json      text <-> ids (where there is text)
 model.safetensors   the weights; its header holds sizes and labels
 metrics.jsonl       one line for each measurement
+attention/          where one validation example looked, at each evaluation
 times.jsonl         the seconds of training up to each step
 card.md             data, sizes, scores, versions and the command
 checkpoints/        where an interrupted run goes on
@@ -13,8 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -76,26 +76,31 @@ class Run:
         return self.path / "checkpoints"
 
     def save_model(self, tensors: Mapping[str, Tensor], facts: Facts, half: bool = False) -> None:
-        """Write the finished weights, in float16 if they are to be small."""
-        kept = {name: _storable(tensor, half) for name, tensor in tensors.items()}
+        """Write the finished weights, each tied one once, in float16 if they are to be small."""
+        tied = tied_names(_outline(self.config, facts.sizes))
+        kept = {name: _storable(tensor, half) for name, tensor in tensors.items() if name not in tied}
         header = {"facts": json.dumps(asdict(facts)), "format": "clearhead 1"}
         write_tensors(self.path / "model.safetensors", kept, header)
 
     def load_model(self) -> tuple[dict[str, Tensor], Facts]:
-        """The finished weights and what goes with them."""
+        """The finished weights, tied ones under each of their names, and what goes with them."""
         path = self.path / "model.safetensors"
         if not path.is_file():
             raise RunError(f"{self.path} has no model yet; finish it with `clearhead resume {self.path}`")
         tensors, header = read_tensors(path)
         if header.get("format") != "clearhead 1":
             raise RunError(f"{path} was written by another version ({header.get('format', 'unknown')})")
-        facts = json.loads(header["facts"])
-        return tensors, Facts(Sizes(**facts["sizes"]), tuple(facts["labels"]))
+        said = json.loads(header["facts"])
+        facts = Facts(Sizes(**said["sizes"]), tuple(said["labels"]))
+        tied = tied_names(_outline(self.config, facts.sizes))
+        return {name: tensors[first] for name, first in tied.items() if first in tensors} | tensors, facts
 
     def load_network(self) -> tuple[nn.Module, Facts]:
         """The finished model, ready to be used, and what goes with it."""
         tensors, facts = self.load_model()
         network = build(self.config, facts.sizes)
+        if problem := _misfit(tensors, network.state_dict()):
+            raise RunError(f"{self.path}: model.safetensors does not fit config.yaml: {problem}")
         network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
         return network.eval(), facts
 
@@ -103,6 +108,38 @@ class Run:
         """Text <-> ids, where the run has it already."""
         path = self.path / "tokenizer.json"
         return Tokenizer.load(path) if path.exists() else None
+
+
+def tied_names(network: nn.Module) -> dict[str, str]:
+    """The first name of each weight that has several, by its other names."""
+    first: dict[int, str] = {}
+    names = ((name, first.setdefault(id(each), name)) for name, each in network.state_dict(keep_vars=True).items())
+    return {name: known for name, known in names if name != known}
+
+
+def _outline(config: Config, sizes: Sizes) -> nn.Module:
+    """A model of the same parts that holds no numbers, and draws none."""
+    with torch.device("meta"):
+        return build(config, sizes)
+
+
+def _misfit(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
+    """What is wrong with weights that a model is to take; nothing if they are those that it wants."""
+    if missing := wanted.keys() - weights.keys():
+        return f"it lacks {_listed(missing)}"
+    if unknown := weights.keys() - wanted.keys():
+        return f"the model has no {_listed(unknown)}"
+    for name, weight in weights.items():
+        have, want = tuple(weight.shape), tuple(wanted[name].shape)
+        if have != want:
+            return f"{name} has the shape {have} where {want} is expected"
+    return ""
+
+
+def _listed(names: Collection[str], most: int = 3) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(sorted(names)[:most]) + more
 
 
 def _storable(tensor: Tensor, half: bool) -> Tensor:
@@ -136,11 +173,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _replacing(path: Path) -> Iterator[Path]:
     """A temporary name beside the final one, synced and renamed at the end."""
     with writing(path):
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
+            temporary.touch()
+            mode = temporary.stat().st_mode
             yield temporary
+            temporary.chmod(mode)  # safetensors writes files that only their owner can read
             sync(temporary)
             temporary.replace(path)
             sync(path.parent)

@@ -13,6 +13,8 @@ from clearhead.config import Config
 from clearhead.errors import ClearheadError
 from clearhead.models.assemble import recompute_blocks
 from clearhead.models.build import build
+from clearhead.text import Tokenizer
+from clearhead.train import checkpoints
 from clearhead.train.card import write_card
 from clearhead.train.device import Device
 from clearhead.train.distributed import Team
@@ -20,6 +22,7 @@ from clearhead.train.loop import Listener, Trainer
 from clearhead.train.run import Run
 from clearhead.train.task import Evaluation, Task, Workspace
 from clearhead.train.tasks import TASKS
+from clearhead.train.transfer import start_run, start_tokenizer, transfer
 
 
 def begin(config: Config, out: Path, command: str, listener: Listener | None = None) -> Evaluation:
@@ -62,12 +65,16 @@ def make_trainer(run: Run, config: Config, listener: Listener, team: Team | None
     """Everything that a run needs, at step 0."""
     team = team or Team()
     listener = listener if team.leads else Listener()
-    task = team.first_then_all(lambda: _make_task(run, config))
+    trained = _trained(run, config)
+    task = team.first_then_all(lambda: _make_task(run, config, trained))
     for note in task.notes:
         listener.on_note(note)
     device = Device.choose(config.train, listener.on_note, team.local if team.world > 1 else None)
     torch.manual_seed(config.train.seed)
     model = build(config, task.facts.sizes)
+    if trained is not None:
+        for note in transfer(trained, model, task):
+            listener.on_note(note)
     if config.train.recompute:
         recompute_blocks(model)
     return Trainer(task, model, run, config.train, device, listener, team)
@@ -79,14 +86,31 @@ def _own(out: Path, config: Config) -> Run:
     return Run.open(out) if begun else Run.create(out, config)
 
 
-def _make_task(run: Run, config: Config) -> Task:
+def _trained(run: Run, config: Config) -> Run | None:
+    """The run whose weights this one begins with; where there is a checkpoint, it has begun already."""
+    if config.train.start_from is None or checkpoints.newest(run.checkpoints)[0] is not None:
+        return None
+    return start_run(config)
+
+
+def _make_task(run: Run, config: Config, trained: Run | None) -> Task:
     """The task, with the run's tokenizer or one that the run keeps from now on."""
-    tokenizer = run.load_tokenizer()
+    tokenizer = _settled_tokenizer(run, config, trained)
     run.checkpoints.mkdir(exist_ok=True)
     task = TASKS[config.task](config, Workspace(run.checkpoints, tokenizer))
     if task.tokenizer is not None and tokenizer is None:
         task.tokenizer.save(run.path / "tokenizer.json")
     return task
+
+
+def _settled_tokenizer(run: Run, config: Config, trained: Run | None) -> Tokenizer | None:
+    """The run's own, or that of the weights it begins with; none where it has to learn one."""
+    tokenizer = run.load_tokenizer()
+    if tokenizer is None and trained is not None:
+        tokenizer = start_tokenizer(trained, config)
+        if tokenizer is not None:
+            tokenizer.save(run.path / "tokenizer.json")
+    return tokenizer
 
 
 def _finish(run: Run, trainer: Trainer, command: str) -> Evaluation:

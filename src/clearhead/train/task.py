@@ -22,6 +22,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.text import Tokenizer
 from clearhead.train.metrics import Score
 from clearhead.train.run import Facts
+from clearhead.train.watch import Example
 
 Batch = dict[str, Tensor]
 Examples = NDArray[np.int64]  # what a cursor gives: indices (B,), or windows (B, T)
@@ -93,6 +94,10 @@ class Task(ABC):
     def scores(self, model: nn.Module) -> tuple[tuple[Score, ...], str]:  # noqa: ARG002 - a plain loss needs no model
         """What people report for this task, and a sample of the output."""
         return (), ""
+
+    def example(self) -> Example | None:
+        """The validation example whose attention is kept at each evaluation; none for models without attention."""
+        return None
 
     def evaluate(self, model: nn.Module, device: torch.device) -> Evaluation:
         """Loss, scores and a sample, on weights as they are."""

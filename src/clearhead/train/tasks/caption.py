@@ -25,6 +25,7 @@ from clearhead.train.run import Facts
 from clearhead.train.sampling import read_own_words
 from clearhead.train.task import Batch, Examples, Task, Workspace
 from clearhead.train.tasks.common import device_of, in_turn, read_kind, trained_tokenizer
+from clearhead.train.watch import LONGEST, Example, patch_names
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,16 @@ class Caption(Task):
             start = torch.full((len(images[first : first + rows]),), vocabulary.start, device=device)
             written += greedy(model, state, start, stop=vocabulary.stop, longest=self.config.data.max_length)
         return vocabulary.decode_batch(written)
+
+    def example(self) -> Example:
+        """The first held-out caption and its image."""
+        batch, words = self._tensors(self.held_out, [0]), self.vocabulary.pieces
+        images, target = batch["images"], batch["target"][:, : LONGEST + 1]
+        read, written = target[:, :-1], words(target[0, 1:])
+        patches = patch_names(images, self.config.model.patch)
+        if self.config.model.architecture == "sequence":
+            return Example((images, read), decoder=[*patches, *words(read[0])])
+        return Example((images, read), encoder=["class", *patches], decoder=words(read[0]), written=written)
 
     def _part(self, examples: Sequence[Captioned], like: Pixels | None) -> Part:
         """Load the images and encode the captions."""

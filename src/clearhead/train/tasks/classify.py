@@ -29,6 +29,7 @@ from clearhead.train.tasks.common import (
     read_kind,
     trained_tokenizer,
 )
+from clearhead.train.watch import LONGEST, Example
 
 
 class Classify(LabelTask):
@@ -69,6 +70,11 @@ class Classify(LabelTask):
         """One label for each text."""
         for batch in self.validation():
             yield model(batch["ids"].to(device_of(model))).argmax(-1), batch["labels"]
+
+    def example(self) -> Example:
+        """The first held-out text."""
+        ids = self.held_out_ids[0][:LONGEST]
+        return Example((torch.tensor([ids]),), encoder=self.vocabulary.pieces(ids))
 
     def _encode(self, examples: Sequence[Labelled]) -> list[list[int]]:
         """The class token, then the text up to the longest length."""

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from clearhead.config import Config, DataKind
-from clearhead.data import detect, read
 from clearhead.data.batches import Batches
 from clearhead.data.examples import AnyDataset
 from clearhead.data.files import Reading
+from clearhead.data.kinds import Found
+from clearhead.data.places import BUILTIN, Place, located, only
+from clearhead.data.read import kind_of, read_places
 from clearhead.errors import DataError
 from clearhead.text import Tokenizer
 from clearhead.train.metrics import Score, accuracy, macro_f1
@@ -24,25 +26,25 @@ from clearhead.train.task import Task, Workspace
 
 
 def read_kind(config: Config, kind: DataKind, workspace: Workspace) -> AnyDataset:
-    """The task's data; data of another kind is refused by name."""
+    """The task's data; data of another kind is refused by name, but every kind can be read as text."""
     data = config.data
-    if data.kind is None and data.path != "builtin":
-        found = detect(data.path, Reading(data.encoding, data.source, data.target))
-        if found.kind != kind and not (kind == "text" or data.source or data.target):
-            raise DataError(
-                f"looks like {found.kind} ({found.reason}), and {config.task} needs {kind}; "
-                f"if it is {kind} all the same, say data.kind={kind}",
-                path=data.path,
-            )
-    dataset = read(
-        data.path,
-        kind=kind,
-        source=data.source,
-        target=data.target,
-        encoding=data.encoding,
-        validation=0 if workspace.whole else data.validation,
-    )
+    places = located(data.path, Reading(data.encoding, data.source, data.target))
+    said = kind if data.kind or data.path == BUILTIN else None
+    found = [kind_of(place, said) for place in places]
+    if kind != "text" and not (data.source or data.target):
+        _refuse_another(only(places), found[0], kind, config.task)
+    share = 0 if workspace.whole else data.validation
+    dataset = read_places(places, [each.kind for each in found], kind, share)
     return _all_of(dataset) if workspace.whole else dataset
+
+
+def _refuse_another(place: Place, found: Found, kind: DataKind, task: str) -> None:
+    if found.kind != kind:
+        raise DataError(
+            f"looks like {found.kind} ({found.reason}), and {task} needs {kind}; "
+            f"if it is {kind} all the same, say data.kind={kind}",
+            path=place.name,
+        )
 
 
 def _all_of(dataset: AnyDataset) -> AnyDataset:

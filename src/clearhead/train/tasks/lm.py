@@ -22,6 +22,7 @@ from clearhead.train.run import Facts
 from clearhead.train.sampling import mix_targets
 from clearhead.train.task import Batch, Evaluation, Examples, Task, Workspace
 from clearhead.train.tasks.common import device_of, read_kind, trained_tokenizer
+from clearhead.train.watch import LONGEST, Example
 
 IGNORED = -100  # a target that is not asked for
 SAMPLE = 120  # tokens written at each evaluation
@@ -88,6 +89,12 @@ class Lm(Task):
         longest = min(SAMPLE, self.model.length - ids.size(1))
         written = list(sample(model, model.start(), ids, longest=longest, temperature=0.8, seed=1))
         return (), self.vocabulary.decode(prompt[0].tolist() + written)
+
+    def example(self) -> Example:
+        """The first tokens of the validation text."""
+        ids = next(self.validation())["ids"][:1, :LONGEST]
+        words = self.vocabulary.pieces(ids[0])
+        return Example((ids,), decoder=words) if self.model.objective == "next" else Example((ids,), encoder=words)
 
     def _tensors(self, rows: Tensor) -> Batch:
         """(B, T + 1) -> ids and targets."""

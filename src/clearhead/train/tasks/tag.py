@@ -30,6 +30,7 @@ from clearhead.train.tasks.common import (
     read_kind,
     trained_tokenizer,
 )
+from clearhead.train.watch import LONGEST, Example
 
 IGNORED = -100  # the tag of padding
 Ids = list[list[int]]
@@ -73,6 +74,11 @@ class Tag(LabelTask):
         for batch in self.validation():
             best, real = model(batch["ids"].to(device_of(model))).argmax(-1).cpu(), batch["tags"] != IGNORED
             yield best[real], batch["tags"][real]
+
+    def example(self) -> Example:
+        """The first held-out sentence."""
+        ids = self.held_out_ids[0][:LONGEST]
+        return Example((torch.tensor([ids]),), encoder=self.vocabulary.pieces(ids))
 
     def _encode(
         self, sentences: Sequence[Tagged], tags: Sequence[str]

@@ -25,6 +25,7 @@ from clearhead.train.run import Facts
 from clearhead.train.sampling import read_own_words
 from clearhead.train.task import Batch, Examples, Task, Workspace
 from clearhead.train.tasks.common import device_of, in_turn, read_kind, trained_tokenizer
+from clearhead.train.watch import LONGEST, Example
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,13 @@ class Translate(Task):
         first = torch.full((len(source),), vocabulary.start, device=device)
         longest = 2 * source.size(1) + 10
         return likeliest(model, model.start(source), first, stop=vocabulary.stop, longest=longest, beams=self.beams)
+
+    def example(self) -> Example:
+        """The first held-out pair."""
+        batch, words = self._tensors(self.held_out, [0]), self.vocabulary.pieces
+        source, target = batch["source"][:, :LONGEST], batch["target"][:, : LONGEST + 1]
+        read, written = target[:, :-1], target[:, 1:]
+        return Example((source, read), encoder=words(source[0]), decoder=words(read[0]), written=words(written[0]))
 
     def _part(self, pairs: Sequence[Pair]) -> Part:
         """Encode, and keep the pairs that are short enough."""

@@ -20,6 +20,7 @@ from clearhead.train.pixels import Pixels, expected, load_pixels, moved, normali
 from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Examples, Workspace
 from clearhead.train.tasks.common import LabelTask, device_of, known_labels, numbered, read_kind
+from clearhead.train.watch import Example, patch_names
 
 
 class Vision(LabelTask):
@@ -63,6 +64,11 @@ class Vision(LabelTask):
         """One label for each image."""
         for batch in self.validation():
             yield model(batch["images"].to(device_of(model))).argmax(-1), batch["labels"]
+
+    def example(self) -> Example:
+        """The first held-out image."""
+        image = normalised(self.held_out_images[:1])
+        return Example((image,), encoder=["class", *patch_names(image, self.config.model.patch)])
 
 
 def _tensors(images: Pixels, labels: Any, indices: Any) -> Batch:

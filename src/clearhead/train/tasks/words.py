@@ -4,10 +4,12 @@ As in word2vec, rare words, marks and a share of the frequent words are taken ou
 further; then a word is paired with all words at most r places away, r drawn from 1 .. window for each word. No pair
 is ever written down: in a block of C neighbouring words the scores of all centres with all words around are one small
 matrix product, and a mask says which of them are pairs. The words of noise are the same for the whole batch, so that
-each distinct centre meets them once, and its loss counts as often as it has pairs.
+each distinct centre meets them once, and its loss counts as often as it has pairs. A table of vectors is looked up
+once for each distinct word, and the blocks take their rows from what was found: the gradient of a lookup is as large as
+the whole table, so there is one for each table and not one for each use.
 
     R rows, T tokens, M words left of them, G blocks, C centres in a block, S = C + 2 · window words around them,
-    W distinct centres, N words of noise, V vocabulary, D width
+    W distinct centres, U distinct contexts and words of noise, N words of noise, V vocabulary, D width
 """
 
 from __future__ import annotations
@@ -86,10 +88,11 @@ class Words(Task):
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """The sum over all pairs, and how many they are; there is no label to smooth."""
         pairs = batch["pairs"]
-        scores = model.center(batch["centers"]) @ model.context(batch["contexts"]).mT  # (G, C, S)
+        v, u = model.center(batch["distinct"]), model.context(batch["around"])  # (W, D), (U, D)
+        scores = F.embedding(batch["centers"], v) @ F.embedding(batch["contexts"], u).mT  # (G, C, S)
         if self.model.negatives:  # -log σ(v·u) - Σ_k log σ(-v·u_k)
             each = F.softplus(-scores)
-            noise = model.center(batch["distinct"]) @ model.context(batch["noise"]).T  # (W, N)
+            noise = v @ F.embedding(batch["noise"], u).T  # (W, N)
             against = F.softplus(noise).mean(-1) * self.model.negatives  # (W,)
         else:  # -log P{b | a}
             each = -scores
@@ -117,15 +120,16 @@ class Words(Task):
         return min(ROW, max(1, len(tokens) // 8))
 
     def _tensors(self, rows: Ids, seed: int) -> Batch:
-        """(R, T) -> centers (G, C), contexts (G, S), pairs (G, C, S), distinct and times (W,), and noise (N,)."""
+        """(R, T) -> distinct and times (W,), around (U,), and which of these are centers, contexts and noise; pairs."""
         random = np.random.default_rng([seed, zlib.crc32(rows.tobytes())])
         stays = random.random(rows.shape) < self.kept[rows]  # (R, T)
         reach = random.integers(1, self.model.window + 1, int(stays.sum()))  # (M,)
         centers, contexts, pairs = blocks(rows[stays], np.nonzero(stays)[0], reach, self.model.window)
+        distinct, (centers,) = numbered_words(centers)
+        around, (contexts, noise) = numbered_words(contexts, drawn(self.noise, NOISE, random))
         times = np.bincount(centers.ravel(), weights=pairs.sum(-1).ravel()).astype(np.float32)
-        distinct = np.flatnonzero(times)
-        arrays: dict[str, NDArray[Any]] = {"centers": centers, "contexts": contexts, "pairs": pairs}
-        arrays |= {"distinct": distinct, "times": times[distinct], "noise": drawn(self.noise, NOISE, random)}
+        arrays: dict[str, NDArray[Any]] = {"distinct": distinct, "times": times, "around": around}
+        arrays |= {"centers": centers, "contexts": contexts, "noise": noise, "pairs": pairs}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
@@ -144,6 +148,13 @@ def blocks(words: Ids, rows: Ids, reach: Ids, window: int, size: int = BLOCK) ->
     distance = np.abs(np.arange(size)[:, None] + window - np.arange(around))  # (C, S)
     near = (distance > 0) & (distance <= np.pad(reach, (0, fill)).reshape(-1, size, 1))  # (G, C, S)
     return centers, contexts, near & (row == other)
+
+
+def numbered_words(*uses: Ids) -> tuple[Ids, list[Ids]]:
+    """The distinct words of all uses, and each use with every word replaced by its place among them."""
+    distinct, places = np.unique(np.concatenate([use.ravel() for use in uses]), return_inverse=True)
+    ends = np.cumsum([use.size for use in uses])[:-1]
+    return distinct, [part.reshape(use.shape) for part, use in zip(np.split(places, ends), uses, strict=True)]
 
 
 def kept_shares(counts: Ids, subsample: float) -> Shares:

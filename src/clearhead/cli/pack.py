@@ -1,0 +1,38 @@
+"""`clearhead pack RUN --out DIR`: a finished run made small, to be sent or deployed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.output import Json, console, print_json, print_table
+from clearhead.cli.use import ModelPath
+
+
+def pack(
+    run: ModelPath,
+    out: Annotated[Path, typer.Option(help="A new directory.")],
+    half: Annotated[bool, typer.Option("--half", help="Weights in float16: half as large.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Copy what is needed to use a finished run, without its checkpoints."""
+    from clearhead.bundled import find
+    from clearhead.train.pack import pack as pack_run
+
+    parts = pack_run(find(run), out, half)
+    before, after = (sum(sizes) for sizes in zip(*((part.before, part.after or 0) for part in parts), strict=True))
+    if as_json:
+        files = [asdict(part) for part in parts]
+        print_json({"run": run, "out": str(out), "half": half, "parts": files, "before": before, "after": after})
+        return
+    rows = [(part.name, _kilobytes(part.before), _kilobytes(part.after)) for part in parts]
+    total = ("all", _kilobytes(before), _kilobytes(after))
+    print_table("", ("kilobytes", "       run", "    packed"), [*rows, total], folds=0)
+    console().print(f"The packed model is in {out}.", soft_wrap=True)
+
+
+def _kilobytes(size: int | None) -> str:
+    return f"{'–':>10}" if size is None else f"{size / 1e3:>10,.1f}"

@@ -1,0 +1,114 @@
+"""A finished run made small enough to send, deploy or publish: what is needed to use it, and what tells of it.
+
+config.yaml, tokenizer.json, card.md    as they are
+model.safetensors                       each weight once, in float16 if asked for
+metrics.jsonl, attention/               some of it, evenly spaced over the run
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from clearhead.errors import ConfigError
+from clearhead.train.run import Run, writing
+
+AS_THEY_ARE = ("config.yaml", "tokenizer.json", "card.md")
+METRICS = 50_000  # most bytes of metrics.jsonl
+ATTENTION = 1_000_000  # most bytes of attention/
+MOMENTS = 12  # most files of it
+
+
+@dataclass(frozen=True)
+class Part:
+    """A file or folder of a run, and how many bytes it takes there and in the pack; none where it is left out."""
+
+    name: str
+    before: int
+    after: int | None
+
+
+def pack(run: Path, out: Path, half: bool = False) -> list[Part]:
+    """Write a small copy of a finished run to a new directory, and say what became of each of its parts."""
+    source = Run.open(run)
+    if out.exists():
+        raise ConfigError(f"{out} is there already; choose another --out")
+    with _new(out) as place:
+        for name in AS_THEY_ARE:
+            if (run / name).is_file():
+                shutil.copyfile(run / name, place / name)
+        Run(place).save_model(*source.load_model(), half)
+        if (run / "metrics.jsonl").is_file():
+            lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+            (place / "metrics.jsonl").write_text("".join(thinned(lines)), encoding="utf-8")
+        _copy_attention(run / "attention", place / "attention")
+    return [Part(path.name, _size(path), _packed(out / path.name)) for path in sorted(run.iterdir())]
+
+
+@contextmanager
+def _new(out: Path) -> Iterator[Path]:
+    """A folder under another name, which gets its own only when it is whole."""
+    temporary = out.with_name(f".{out.name}.part")
+    with writing(out):
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        try:
+            yield temporary
+            temporary.rename(out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def thinned(lines: Sequence[str], room: int = METRICS) -> list[str]:
+    """The evaluations among the lines of metrics.jsonl, and as many of the training steps as the room is left for."""
+    measured = [(number, line, part) for number, line in enumerate(lines) if (part := _part(line))]
+    kept: list[tuple[int, str]] = []
+    for wanted in ("validation", "train"):
+        some = [(number, line) for number, line, part in measured if part == wanted]
+        sizes = [len(line.encode()) for _, line in some]
+        chosen = [some[place] for place in evenly(sizes, room)]
+        room -= sum(len(line.encode()) for _, line in chosen)
+        kept += chosen
+    return [line for _, line in sorted(kept)]
+
+
+def _part(line: str) -> Any:
+    """What a line is about; nothing for one that a kill has torn."""
+    try:
+        return json.loads(line)["part"]
+    except ValueError:
+        return None
+
+
+def _copy_attention(source: Path, target: Path) -> None:
+    files = sorted(source.glob("step-*.safetensors"))
+    chosen = evenly([file.stat().st_size for file in files], ATTENTION, MOMENTS)
+    if chosen:
+        target.mkdir()
+    for place in chosen:
+        shutil.copyfile(files[place], target / files[place].name)
+
+
+def evenly(sizes: Sequence[int], room: int, most: int | None = None) -> list[int]:
+    """Places from the first to the last, evenly spaced: all, or at most so many that they surely fit into the room."""
+    count = min(len(sizes), len(sizes) if most is None else most)
+    if count == len(sizes) and sum(sizes) <= room:
+        return list(range(count))
+    count = min(count, room // max(sizes))
+    if count < 2:
+        return [len(sizes) - 1] if count else []
+    return [round(place * (len(sizes) - 1) / (count - 1)) for place in range(count)]
+
+
+def _packed(path: Path) -> int | None:
+    return _size(path) if path.exists() else None
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -1,0 +1,229 @@
+"""Transfer: a new model begins with what a trained one has learned, where the two have a part in common.
+
+    trained for           a new model for       takes over
+    the same task         the same task         every weight of the same name; a layer that gives labels, if they are
+                                                the same labels
+    lm, classify, tag     lm, classify, tag     the encoder: token vectors, positions, blocks
+    words                 anything with text    the vectors of the tokens that are words
+
+A weight fits if its shape is the same; where none does, the new model keeps its random start. With weights comes the
+tokenizer they were trained with, since a row of an embedding means something only together with it. Word vectors are
+found by the word itself, so there the new run learns a tokenizer of its own.
+
+    V tokens of the new model, D width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.config import TASKS, Config, TokenizerKind
+from clearhead.config import Task as TaskName
+from clearhead.errors import ConfigError
+from clearhead.models.assemble import token_dim, token_embeddings
+from clearhead.text import Tokenizer
+from clearhead.text.schemes import SPACE
+from clearhead.train.run import Run
+from clearhead.train.task import Task
+from clearhead.train.tasks.words import word_ids
+
+# Where the models that read a text with one encoder have it, and its parts.
+ENCODERS: dict[TaskName, str] = {"lm": "", "classify": "encoder.", "tag": "encoder."}
+PARTS = ("tokens.", "stack.")
+# What a token that begins a word begins with; a character is never a word, so `char` has none.
+WORD_MARKS: dict[TokenizerKind, str] = {"word": "", "wordpiece": "", "bpe": SPACE, "unigram": SPACE, "bytes": " "}
+# Settings that change what a weight means and not its shape.
+MEANINGS = ("heads", "score", "hard", "window", "positions", "position_base", "norm", "placement", "feed_forward")
+LISTED = 6  # most names in a sentence
+
+
+def start_run(config: Config) -> Run | None:
+    """The trained run that a new one is to begin with, if any; one that cannot serve is refused before data is read."""
+    name = config.train.start_from
+    if name is None:
+        return None
+    run = Run(Path(name))
+    if not (run.path / "config.yaml").is_file():
+        raise ConfigError(f"train.start_from={name} is not a run directory: it has no config.yaml")
+    if not (run.path / "model.safetensors").is_file():
+        raise ConfigError(f"train.start_from={name} has no model yet; finish it with `clearhead resume {name}`")
+    _check_task(run, config)
+    _check_width(run, config)
+    return run
+
+
+def start_tokenizer(trained: Run, config: Config) -> Tokenizer | None:
+    """The tokenizer that comes with the weights of a trained run."""
+    return None if _gives_vectors(trained.config.task, config.task) else trained.load_tokenizer()
+
+
+def transfer(trained: Run, model: nn.Module, task: Task) -> list[str]:
+    """Give a new model what the trained run has for it; the sentences say what that is."""
+    if _gives_vectors(trained.config.task, task.config.task):
+        assert task.tokenizer is not None
+        return [take_vectors(trained, model, task.tokenizer)]
+    return take_weights(trained, model, task)
+
+
+# --- weights ---
+
+
+@torch.no_grad()
+def take_weights(trained: Run, model: nn.Module, task: Task) -> list[str]:
+    """Copy each weight that plays the same part in both models and has the same shape."""
+    theirs, facts = trained.load_model()
+    there, here = trained.config, task.config
+    same_labels = facts.labels == task.facts.labels
+    own = _saved_tensors(model)
+    taken = []
+    for name, tensor in own.items():
+        found = theirs.get(counterpart(name, here.task, there.task, same_labels) or "")
+        if found is not None and found.shape == tensor.shape:
+            tensor.copy_(found)
+            taken.append(name)
+    if not taken:
+        raise ConfigError(
+            f"train.start_from={trained.path}: none of its {len(theirs)} tensors has the name and shape of one of the "
+            f"{len(own)} of this model; give both the same model.architecture"
+        )
+    if here.task != there.task:
+        _clear_padding(model)
+    tokenizer = "" if task.tokenizer is None else " and its tokenizer"
+    return [_summary(trained, own, taken, tokenizer), *_other_meanings(trained, here, taken)]
+
+
+def counterpart(name: str, here: TaskName, there: TaskName, same_labels: bool = True) -> str | None:
+    """What a weight of a model for `here` is called in a model for `there`; none if there is nothing like it."""
+    if here == there:
+        return name if same_labels or not name.startswith("output.") else None
+    part = name.removeprefix(ENCODERS[here])
+    return ENCODERS[there] + part if name.startswith(ENCODERS[here]) and part.startswith(PARTS) else None
+
+
+def _saved_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Weights, and statistics of batch norms; what two parts share has the name of the first."""
+    saved = model.state_dict().keys()
+    named = chain[tuple[str, Tensor]](model.named_parameters(), model.named_buffers())
+    return {name: tensor for name, tensor in named if name in saved}
+
+
+def _clear_padding(model: nn.Module) -> None:
+    """A language model never reads padding, so its row there may hold anything; an encoder's is zero."""
+    for part in model.modules():
+        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            part.weight[part.padding_idx] = 0.0
+
+
+def _summary(trained: Run, own: dict[str, Tensor], taken: list[str], tokenizer: str) -> str:
+    """How much of the new model is not new, and what is."""
+    weights = {name: tensor.numel() for name, tensor in own.items() if isinstance(tensor, nn.Parameter)}
+    parameters = sum(weights.get(name, 0) for name in taken)
+    new = [name for name in own if name not in taken]
+    return (
+        f"begins with {len(taken)} of {len(own)} tensors of {trained.path} "
+        f"({parameters:,} of {sum(weights.values()):,} parameters){tokenizer}{_listed(new)}"
+    )
+
+
+def _listed(new: list[str]) -> str:
+    if not new:
+        return ""
+    more = len(new) - LISTED
+    return f"; new: {', '.join(new[:LISTED])}" + (f" and {more} more" if more > 0 else "")
+
+
+def _other_meanings(trained: Run, config: Config, taken: Iterable[str]) -> list[str]:
+    """A sentence about settings under which the blocks that were taken compute something else."""
+    there, here = trained.config.model, config.model
+    other = [key for key in MEANINGS if getattr(there, key, None) != getattr(here, key, None)]
+    if not other or not any(".blocks." in name for name in taken):
+        return []
+    settings = " ".join(f"model.{key}={_written(getattr(there, key))}" for key in other)
+    return [f"its blocks were trained with {settings}; add this to the command, or their weights mean something else"]
+
+
+def _written(value: object) -> str:
+    """As one types it on the command line."""
+    return str(value).lower()
+
+
+# --- word vectors ---
+
+
+@torch.no_grad()
+def take_vectors(trained: Run, model: nn.Module, tokenizer: Tokenizer) -> str:
+    """Give each token that is a word its vector, about as long as the random ones; other tokens keep theirs."""
+    theirs = trained.load_tokenizer()
+    assert theirs is not None
+    vectors = trained.load_model()[0]["center.weight"].float()  # SkipGram.vectors
+    words = words_in_common(tokenizer, theirs)
+    if not words:
+        raise ConfigError(
+            f"train.start_from={trained.path}: none of the {len(tokenizer):,} tokens of this model is one of its "
+            "words; choose tokenizer.kind=word, and text in the same language"
+        )
+    here, there = list(words.keys()), list(words.values())
+    for embedding in token_embeddings(model):
+        table = embedding.table.weight.clone()  # (V, D)
+        scale = _mean_length(table[here]) / _mean_length(vectors[there])
+        table[here] = scale * vectors[there]
+        embedding.start_from(table)
+    return (
+        f"begins with the vectors of {len(set(there)):,} of {len(word_ids(theirs)):,} words of {trained.path}, "
+        f"for {len(here):,} of {len(tokenizer):,} tokens"
+    )
+
+
+def words_in_common(here: Tokenizer, there: Tokenizer) -> dict[int, int]:
+    """The tokens of one tokenizer that are whole words of the other: id -> id of the word."""
+    mark = WORD_MARKS.get(here.kind)
+    if mark is None:
+        return {}
+    pieces = enumerate(here.pieces(range(len(here))))
+    candidates = {index: piece.removeprefix(mark) for index, piece in pieces if piece.startswith(mark)}
+    known = set(word_ids(there))
+    cut = zip(candidates, there.encode_batch(list(candidates.values())), strict=True)
+    return {index: ids[0] for index, ids in cut if len(ids) == 1 and ids[0] in known}
+
+
+def _mean_length(vectors: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=-1)
+    return lengths.mean()
+
+
+# --- what fits what ---
+
+
+def _gives_vectors(there: TaskName, here: TaskName) -> bool:
+    return there == "words" and here not in ("words", "vision")
+
+
+def _related(there: TaskName, here: TaskName) -> bool:
+    return here == there or _gives_vectors(there, here) or (here in ENCODERS and there in ENCODERS)
+
+
+def _check_task(trained: Run, config: Config) -> None:
+    here, there = config.task, trained.config.task
+    if not _related(there, here):
+        fitting = " or ".join(task for task in TASKS if _related(task, here))
+        raise ConfigError(
+            f"train.start_from={trained.path} is a model for {there}, which has nothing for one for {here}; "
+            f"choose a model for {fitting}"
+        )
+
+
+def _check_width(trained: Run, config: Config) -> None:
+    """Every matrix of a model reads or gives token vectors, so none fits a model of another width."""
+    vectors = _gives_vectors(trained.config.task, config.task)
+    there, here = trained.config.model.dim, token_dim(config.model) if vectors else config.model.dim
+    if there != here:
+        what = "word vectors of dim" if vectors else "model.dim"
+        raise ConfigError(
+            f"train.start_from={trained.path} has {what} {there} and this model {here}, so nothing fits; "
+            f"say model.dim={there} or start from another"
+        )

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.optim import AdamW
+
+from clearhead.bench.peers import BETAS, RATE, WEIGHT_DECAY, Gpt
+from clearhead.bench.train import SIZES, TURN, figures, milliseconds, our_trainer
+
+SMALL = Gpt(layers=1, dim=6, heads=2, block=7, batch=3, vocabulary=17)
+
+
+def test_our_trainer_makes_the_same_step_as_the_peers(tmp_path: Path) -> None:
+    trainer = our_trainer(SMALL, tmp_path)
+    rows = next(iter(trainer.cursor))
+    assert rows.shape == (3, 8)
+    assert trainer.task.facts.sizes.vocabulary == 17
+    (optimizer,) = trainer.optimizers
+    assert isinstance(optimizer, AdamW)
+    assert {(group["lr"], group["betas"]) for group in optimizer.param_groups} == {(RATE, BETAS)}
+    assert {group["weight_decay"] for group in optimizer.param_groups} == {WEIGHT_DECAY, 0.0}
+    assert trainer.config.clip == 1.0
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_there_are_enough_batches_for_a_turn(size: Gpt, tmp_path: Path) -> None:
+    trainer = our_trainer(size, tmp_path)
+    assert trainer.task.facts.sizes.vocabulary == 65
+    assert len(trainer.cursor) >= TURN
+
+
+def test_ours_is_measured_alone_without_peers() -> None:
+    try:
+        assert set(milliseconds(SMALL, peers=False, rounds=1)) == {"clearhead"}
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_ours_is_compared_with_the_faster_peer() -> None:
+    found = list(figures(SMALL, {"clearhead": 6.0, "slow": 9.0, "fast": 5.0}, rounds=2))
+    assert [figure.what for figure in found] == [
+        "GPT 1 × 6, 3 × 7 tokens: one step of clearhead",
+        "GPT 1 × 6, 3 × 7 tokens: one step of slow",
+        "GPT 1 × 6, 3 × 7 tokens: one step of fast",
+        "GPT 1 × 6, 3 × 7 tokens: clearhead / fast",
+    ]
+    assert found[-1].value == pytest.approx(1.2)
+    assert found[-1].holds is False
+    assert len(list(figures(SMALL, {"clearhead": 6.0}, rounds=2))) == 1

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clearhead.bench import words
+from clearhead.bench.words import SETTINGS, Learned, check_questions, figures, our_trainer, word_lists
+from clearhead.errors import DataError
+
+LINE = "The king and the queen, the cat and the dog.\n"
+
+
+def small(folder: Path) -> list[str]:
+    (folder / "text.txt").write_text("Rare! " + LINE * 60, encoding="utf-8")
+    return [*SETTINGS, f"data.path={folder / 'text.txt'}", "data.validation=0.1", "model.dim=3", "data.batch_tokens=50"]
+
+
+def test_the_lists_are_the_words_that_our_task_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "ROW", 7)
+    lists = word_lists(our_trainer(tmp_path, 1, small(tmp_path)).task)
+    assert lists[0] == ["the", "king", "and", "the", "queen", "the", "cat"]
+    assert lists[1][:3] == ["and", "the", "dog"]
+    assert {len(each) for each in lists[:-1]} == {7}
+    assert sum(map(len, lists)) == 53 * 10  # the whole lines of nine tenths, without marks and the rare word
+
+
+def test_our_steps_make_the_epochs(tmp_path: Path) -> None:
+    trainer = our_trainer(tmp_path, 1, small(tmp_path))
+    assert trainer.progress.max_steps == 5 * len(trainer.cursor)
+
+
+def test_both_are_trained_on_the_same_words(tmp_path: Path) -> None:
+    pytest.importorskip("gensim")
+    trainer = our_trainer(tmp_path, 1, small(tmp_path))
+    lists = word_lists(trainer.task)
+    ours, theirs = words.train_ours(trainer, lists), words.train_gensim(lists, trainer.task.config)
+    assert ours.words_per_second > 0
+    assert theirs.words_per_second > 0
+
+
+def test_figures_compare_medians() -> None:
+    ours = [Learned(300, {"WordSim-353": 30, "analogies": 7}), Learned(100, {"WordSim-353": 10, "analogies": 5})]
+    theirs = [Learned(1000, {"WordSim-353": 22, "analogies": 9}), Learned(600, {"WordSim-353": 22, "analogies": 7})]
+    found = {figure.what: figure for figure in figures(ours, theirs)}
+    speed = found["training speed, clearhead / gensim"]
+    assert (speed.value, speed.bound, speed.holds) == (0.25, "at least", True)
+    assert found["WordSim-353, clearhead - gensim"].value == -2
+    assert found["WordSim-353, clearhead - gensim"].holds is True
+    assert found["analogies, clearhead - gensim"].value == -2
+    assert found["gensim: analogies"].value == 8
+    assert [figure.what for figure in figures(ours, [])] == [
+        "clearhead: training speed",
+        "clearhead: WordSim-353",
+        "clearhead: analogies",
+    ]
+
+
+def test_without_what_people_think_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    with pytest.raises(DataError, match=r"needs wordsim353.tsv and questions-words.txt in a folder word2vec below"):
+        check_questions()
