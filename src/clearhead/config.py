@@ -62,7 +62,12 @@ class DataConfig(Section):
     validation: float = Field(0.05, ge=0, lt=1, description="share held out where the data has no own validation part")
     batch_tokens: int = Field(4096, ge=1, description="padded tokens in one batch, on its longer side")
     max_length: int = Field(256, ge=1, description="longest sequence kept, in tokens")
-    augment: float = Field(0.0, ge=0, le=1, description="how far training images are turned, scaled and moved")
+    augment: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="how far training images are turned and moved, or share of a training text's tokens hidden",
+    )
 
 
 class ModelConfig(Section):

@@ -41,3 +41,10 @@ def test_masked_tokens_are_learned_by_heart() -> None:
     shown = ids.masked_fill(hidden, MASK)
     assert memorise(model, lambda: F.cross_entropy(model(shown)[hidden], ids[hidden])) < 0.1
     assert model(shown).argmax(-1)[hidden].equal(ids[hidden])
+
+
+def test_the_logits_of_hidden_tokens_are_rows_of_all_logits() -> None:
+    model, ids = MASKED.build().double().eval(), sentences(B, T)
+    hidden = torch.rand(B, T, generator=torch.Generator().manual_seed(7)) < 0.4
+    assert_close(model(ids, hidden), model(ids)[hidden])
+    assert model(ids, torch.zeros(B, T, dtype=torch.bool)).shape == (0, V)

@@ -26,6 +26,8 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "classify": ("classify", SMALL),
     "tag": ("tag", SMALL),
     "vision": ("vision", [*SMALL, "model.patch=7"]),
+    "vision, moved": ("vision", [*SMALL, "model.patch=7", "data.augment=0.5"]),
+    "classify, hidden": ("classify", [*SMALL, "data.augment=0.2"]),
     "caption": ("caption", SMALL),
     "caption sequence": ("caption", [*SMALL, "model.architecture=sequence"]),
     "translate, reading its own words": ("translate", [*SMALL, "tokenizer.size=400", "train.sampling=0.5"]),

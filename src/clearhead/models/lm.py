@@ -66,6 +66,11 @@ class MaskedLanguageModel(LanguageModel):
 
     causal = False
 
+    def forward(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
+        """(B, T) -> logits (B, T, V), or (N, V) of the N tokens that are hidden: most of the work is the vocabulary."""
+        states = self.read(ids)
+        return self.output(states if hidden is None else states[hidden])
+
     def read(self, ids: Tensor) -> Tensor:
         """(B, T) -> what the stack makes of each token, (B, T, D)."""
         mask = assemble.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from clearhead import __version__
+from clearhead.config import Config, Task
+from clearhead.data.catalogue import CATALOGUE, Entry
 from clearhead.train.run import Run, write_text
 from clearhead.train.task import Evaluation
 
@@ -14,32 +17,61 @@ if TYPE_CHECKING:
     from clearhead.train.loop import Trainer
 
 
+SYSTEMS: dict[Task, str] = {
+    "translate": "A translator",
+    "lm": "A language model",
+    "classify": "A classifier of texts",
+    "tag": "A tagger",
+    "vision": "A classifier of images",
+    "caption": "A writer of captions",
+    "words": "Word vectors",
+}
+
+
 def write_card(run: Run, trainer: Trainer, found: Evaluation, command: str) -> None:
     """Write card.md."""
     config = trainer.task.config
-    parameters = sum(p.numel() for p in trainer.model.parameters())
-    rows = "\n".join(f"| {score.name} | {score.value:.4g} | {score.signature} |" for score in found.scores)
-    start = config.train.start_from
-    begun = f"| begun with | the weights of `{start}`, where they fit |\n" if start is not None else ""
+    datasets = [CATALOGUE[name] for name in config.data.path.split("+") if name in CATALOGUE]
+    scores = [("loss", f"{found.loss:.4f}", "nats per token or example")]
+    scores += [(score.name, f"{score.value:.4g}", score.signature) for score in found.scores]
     text = f"""# {run.path.name}
 
-A model for the task `{config.task}`, trained by Clearhead {__version__}.
+{_title(config, datasets)}
 
-| | |
-| --- | --- |
-| data | `{config.data.path}` |
-{begun}| parameters | {parameters:,} |
-| steps | {trainer.step:,} in {trainer.progress.elapsed / 60:.1f} minutes of training |
-| versions | Python {platform.python_version()}, torch {version("torch")}, tokenizers {version("tokenizers")} |
-| command | `{command}` |
+{_table(("", ""), [*_origin(config, datasets), *_making(trainer), ("command", f"`{command}`")])}
 
 ## Scores on the validation part
 
-| score | value | signature |
-| --- | --- | --- |
-| loss | {found.loss:.4f} | nats per token or example |
-{rows}
+{_table(("score", "value", "signature"), scores)}
 """
     if found.sample:
         text += f"\n## A sample\n\n```\n{found.sample}\n```\n"
     write_text(run.path / "card.md", text)
+
+
+def _origin(config: Config, datasets: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    """What it has learned from, and whom to credit."""
+    yield "data", f"`{config.data.path}`"
+    for entry in datasets:
+        yield "licence", f"{entry.name}: {entry.licence}"
+    if config.train.start_from is not None:
+        yield "begun with", f"the weights of `{config.train.start_from}`, where they fit"
+
+
+def _making(trainer: Trainer) -> Iterator[tuple[str, str]]:
+    """How large it is, and what it took."""
+    yield "parameters", f"{sum(p.numel() for p in trainer.model.parameters()):,}"
+    yield "steps", f"{trainer.step:,} in {trainer.progress.elapsed / 60:.1f} minutes of training"
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "tokenizers"))
+    yield "versions", f"Python {platform.python_version()}, {libraries}"
+
+
+def _title(config: Config, datasets: Sequence[Entry]) -> str:
+    """What it is, in one line."""
+    data = " and ".join(entry.title for entry in datasets) or config.data.path
+    return f"{SYSTEMS[config.task]}, trained by Clearhead {__version__} on {data}."
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)

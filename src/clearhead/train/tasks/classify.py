@@ -54,8 +54,10 @@ class Classify(LabelTask):
         return Batches(lengths, budget=self.config.data.batch_tokens, seed=self.config.train.seed)
 
     def batch(self, examples: Examples) -> Batch:
-        """ids (B, T) and labels (B,)."""
-        return self._tensors(self.ids, self.labels, examples.tolist())
+        """ids (B, T), some of them hidden where that is asked for, and labels (B,)."""
+        batch = self._tensors(self.ids, self.labels, examples.tolist())
+        share = self.config.data.augment
+        return {**batch, "ids": self._hidden(batch["ids"], share)} if share else batch
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """One loss for each text."""
@@ -75,6 +77,11 @@ class Classify(LabelTask):
         """The first held-out text."""
         ids = self.held_out_ids[0][:LONGEST]
         return Example((torch.tensor([ids]),), encoder=self.vocabulary.pieces(ids))
+
+    def _hidden(self, ids: Tensor, share: float) -> Tensor:
+        """Ids of which a share, at random, is the unknown token; class token and padding stay."""
+        words = (ids != self.vocabulary.pad) & (ids != self.vocabulary.cls)
+        return torch.where(words & (torch.rand(ids.shape) < share), self.vocabulary.unknown, ids)
 
     def _encode(self, examples: Sequence[Labelled]) -> list[list[int]]:
         """The class token, then the text up to the longest length."""

@@ -51,8 +51,12 @@ class Lm(Task):
         return self._tensors(torch.from_numpy(examples))
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        """All positions at once."""
-        return token_loss(model(batch["ids"]), batch["targets"], pad=IGNORED, smoothing=smoothing)
+        """All positions at once; of masked text those that are hidden."""
+        ids, targets = batch["ids"], batch["targets"]
+        if self.model.objective == "next":
+            return token_loss(model(ids), targets, pad=IGNORED, smoothing=smoothing)
+        hidden = targets != IGNORED
+        return token_loss(model(ids, hidden), targets[hidden], pad=IGNORED, smoothing=smoothing)
 
     def own_words(self, model: Any, batch: Batch, share: float) -> Batch:
         """Some of the tokens before each one are what the model itself would have written there."""
