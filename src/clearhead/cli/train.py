@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
@@ -100,8 +101,15 @@ def resume(
     report(run, found, as_json)
 
 
+def leads() -> bool:
+    """Whether this process is the one that speaks: of those that torchrun starts, the first."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def report(out: Path, found: Evaluation, as_json: bool) -> None:
     """Say how it went, and what to type next."""
+    if not leads():
+        return
     if as_json:
         print_json({"run": str(out), **found.record()})
         return
@@ -116,14 +124,14 @@ class Display:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         self.screen = console(stderr=True)
-        self.silent = silent
+        self.silent = silent or not leads()
         self.bar = Progress(
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%  {task.description}", markup=False),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self.screen,
-            disable=silent or not self.screen.is_terminal,
+            disable=self.silent or not self.screen.is_terminal,
         )
         self.spoken = time.monotonic()
         self.loss: float | None = None

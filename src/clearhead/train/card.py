@@ -28,7 +28,7 @@ SYSTEMS: dict[Task, str] = {
 }
 
 
-def write_card(run: Run, trainer: Trainer, found: Evaluation, command: str) -> None:
+def write_card(run: Run, trainer: Trainer, found: Evaluation) -> None:
     """Write card.md."""
     config = trainer.task.config
     datasets = [CATALOGUE[name] for name in config.data.path.split("+") if name in CATALOGUE]
@@ -38,7 +38,7 @@ def write_card(run: Run, trainer: Trainer, found: Evaluation, command: str) -> N
 
 {_title(config, datasets)}
 
-{_table(("", ""), [*_origin(config, datasets), *_making(trainer), ("command", f"`{command}`")])}
+{_table(("", ""), [*_origin(config, datasets), *_making(run, trainer)])}
 
 ## Scores on the validation part
 
@@ -58,12 +58,14 @@ def _origin(config: Config, datasets: Sequence[Entry]) -> Iterator[tuple[str, st
         yield "begun with", f"the weights of `{config.train.start_from}`, where they fit"
 
 
-def _making(trainer: Trainer) -> Iterator[tuple[str, str]]:
+def _making(run: Run, trainer: Trainer) -> Iterator[tuple[str, str]]:
     """How large it is, and what it took."""
     yield "parameters", f"{sum(p.numel() for p in trainer.model.parameters()):,}"
     yield "steps", f"{trainer.step:,} in {trainer.progress.elapsed / 60:.1f} minutes of training"
     libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "tokenizers"))
     yield "versions", f"Python {platform.python_version()}, {libraries}"
+    if run.command.is_file():
+        yield "command", f"`{run.command.read_text(encoding='utf-8')}`"
 
 
 def _title(config: Config, datasets: Sequence[Entry]) -> str:

@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import copy
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -66,7 +64,7 @@ class Team:
 
     @contextmanager
     def _connected(self, config: TrainConfig) -> Iterator[None]:
-        """Within, the processes can talk, and from then on only the first one prints.
+        """Within, the processes can talk.
 
         A group that the caller has made already is used and left alone: torch can make only one in a process's life.
         """
@@ -75,8 +73,6 @@ class Team:
         place = place_name(config.device)
         if place == "mps":
             raise ConfigError("train.device=mps cannot be shared by many processes; say train.device=cpu")
-        if not self.leads:
-            sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
         if distributed.is_initialized():
             yield
             return

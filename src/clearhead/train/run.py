@@ -75,6 +75,11 @@ class Run:
         """Where checkpoints are kept."""
         return self.path / "checkpoints"
 
+    @property
+    def command(self) -> Path:
+        """Where the command that began the run is kept."""
+        return self.checkpoints / "command.txt"
+
     def save_model(self, tensors: Mapping[str, Tensor], facts: Facts, half: bool = False) -> None:
         """Write the finished weights, each tied one once, in float16 if they are to be small."""
         tied = tied_names(_outline(self.config, facts.sizes))

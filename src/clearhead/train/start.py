@@ -19,7 +19,7 @@ from clearhead.train.card import write_card
 from clearhead.train.device import Device
 from clearhead.train.distributed import Team
 from clearhead.train.loop import Listener, Trainer
-from clearhead.train.run import Run
+from clearhead.train.run import Run, write_text
 from clearhead.train.task import Evaluation, Task, Workspace
 from clearhead.train.tasks import TASKS
 from clearhead.train.transfer import start_run, start_tokenizer, transfer
@@ -31,9 +31,10 @@ def begin(config: Config, out: Path, command: str, listener: Listener | None = N
         with _nothing_left_of(out) if team.leads else nullcontext():
             run = team.first(lambda: _own(out, config) if team.restarted else Run.create(out, config))
             trainer = make_trainer(run, config, listener or Listener(), team)
+            team.first(lambda: write_text(run.command, command))
         if team.restarted:
             trainer.restore()
-        return _finish(run, trainer, command)
+        return _finish(run, trainer)
 
 
 def resume(path: Path, listener: Listener | None = None) -> Evaluation:
@@ -42,7 +43,7 @@ def resume(path: Path, listener: Listener | None = None) -> Evaluation:
     with Team.join(run.config.train) as team:
         trainer = make_trainer(run, run.config, listener or Listener(), team)
         trainer.restore()
-        return _finish(run, trainer, f"clearhead resume {path}")
+        return _finish(run, trainer)
 
 
 @contextmanager
@@ -113,7 +114,7 @@ def _settled_tokenizer(run: Run, config: Config, trained: Run | None) -> Tokeniz
     return tokenizer
 
 
-def _finish(run: Run, trainer: Trainer, command: str) -> Evaluation:
+def _finish(run: Run, trainer: Trainer) -> Evaluation:
     """Train to the end, and leave the weights and the card."""
     found = trainer.train()
     with trainer.average.applied(trainer.model):
@@ -121,7 +122,7 @@ def _finish(run: Run, trainer: Trainer, command: str) -> Evaluation:
 
     def leave() -> None:
         run.save_model(weights, trainer.task.facts)
-        write_card(run, trainer, found, command)
+        write_card(run, trainer, found)
 
     trainer.team.first(leave)
     return found

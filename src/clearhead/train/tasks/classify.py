@@ -8,31 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from clearhead.config import Config
 from clearhead.data import Labelled
-from clearhead.data.batches import Batches
 from clearhead.data.collate import pad
 from clearhead.models.build import Sizes
 from clearhead.train.losses import class_loss
 from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Examples, Workspace
 from clearhead.train.tasks.common import (
-    LabelTask,
+    TextLabelTask,
     device_of,
-    in_turn,
     known_labels,
     numbered,
     read_kind,
     trained_tokenizer,
 )
-from clearhead.train.watch import LONGEST, Example
 
 
-class Classify(LabelTask):
+class Classify(TextLabelTask):
     """Choose one of a few labels for a text; its first token is the class token."""
 
     def __init__(self, config: Config, workspace: Workspace):
@@ -48,14 +44,9 @@ class Classify(LabelTask):
         sizes = Sizes(vocabulary=len(self.vocabulary), classes=len(labels), pad=self.vocabulary.pad)
         self.facts = Facts(sizes, labels)
 
-    def cursor(self) -> Batches:
-        """Batches by token budget."""
-        lengths = [len(ids) for ids in self.ids]
-        return Batches(lengths, budget=self.config.data.batch_tokens, seed=self.config.train.seed)
-
     def batch(self, examples: Examples) -> Batch:
-        """ids (B, T), some of them hidden where that is asked for, and labels (B,)."""
-        batch = self._tensors(self.ids, self.labels, examples.tolist())
+        """Some training texts, a share of their tokens hidden where that is asked for."""
+        batch = super().batch(examples)
         share = self.config.data.augment
         return {**batch, "ids": self._hidden(batch["ids"], share)} if share else batch
 
@@ -63,20 +54,10 @@ class Classify(LabelTask):
         """One loss for each text."""
         return class_loss(model(batch["ids"]), batch["labels"], smoothing=smoothing)
 
-    def validation(self) -> Iterator[Batch]:
-        """The held-out texts, similar lengths together."""
-        for indices in in_turn([len(ids) for ids in self.held_out_ids], self.config.data.batch_tokens):
-            yield self._tensors(self.held_out_ids, self.held_out_labels, indices)
-
     def answers(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """One label for each text."""
         for batch in self.validation():
             yield model(batch["ids"].to(device_of(model))).argmax(-1), batch["labels"]
-
-    def example(self) -> Example:
-        """The first held-out text."""
-        ids = self.held_out_ids[0][:LONGEST]
-        return Example((torch.tensor([ids]),), encoder=self.vocabulary.pieces(ids))
 
     def _hidden(self, ids: Tensor, share: float) -> Tensor:
         """Ids of which a share, at random, is the unknown token; class token and padding stay."""
@@ -89,6 +70,7 @@ class Classify(LabelTask):
         texts = self.vocabulary.encode_batch([each.text for each in examples])
         return [[self.vocabulary.cls, *ids[:room]] for ids in texts]
 
-    def _tensors(self, ids: Sequence[list[int]], labels: np.ndarray[Any, Any], indices: list[int]) -> Batch:
+    def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
+        """ids (B, T) and labels (B,)."""
         rows = pad([ids[i] for i in indices], self.vocabulary.pad)
         return {"ids": torch.from_numpy(rows), "labels": torch.from_numpy(labels[indices])}

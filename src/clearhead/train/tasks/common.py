@@ -22,7 +22,8 @@ from clearhead.data.read import kind_of, read_places
 from clearhead.errors import DataError
 from clearhead.text import Tokenizer
 from clearhead.train.metrics import Score, accuracy, macro_f1
-from clearhead.train.task import Task, Workspace
+from clearhead.train.task import Batch, Examples, Task, Workspace
+from clearhead.train.watch import LONGEST, Example
 
 
 def read_kind(config: Config, kind: DataKind, workspace: Workspace) -> AnyDataset:
@@ -110,3 +111,36 @@ class LabelTask(Task):
         """Accuracy and macro-F1."""
         predicted, right = self.predictions(model)
         return (accuracy(predicted, right), macro_f1(predicted, right)), ""
+
+
+class TextLabelTask(LabelTask):
+    """A task that labels texts, or each of their words."""
+
+    vocabulary: Tokenizer
+    ids: Sequence[list[int]]
+    labels: Any  # of each text: the number of its label, or an array with one for each word
+    held_out_ids: Sequence[list[int]]
+    held_out_labels: Any
+
+    @abstractmethod
+    def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
+        """The ids (B, T) and the labels of some texts."""
+
+    def cursor(self) -> Batches:
+        """Batches by token budget."""
+        lengths = [len(ids) for ids in self.ids]
+        return Batches(lengths, budget=self.config.data.batch_tokens, seed=self.config.train.seed)
+
+    def batch(self, examples: Examples) -> Batch:
+        """Some training texts."""
+        return self.tensors(self.ids, self.labels, examples.tolist())
+
+    def validation(self) -> Iterator[Batch]:
+        """The held-out texts, similar lengths together."""
+        for indices in in_turn([len(ids) for ids in self.held_out_ids], self.config.data.batch_tokens):
+            yield self.tensors(self.held_out_ids, self.held_out_labels, indices)
+
+    def example(self) -> Example:
+        """The first held-out text."""
+        ids = self.held_out_ids[0][:LONGEST]
+        return Example((torch.tensor([ids]),), encoder=self.vocabulary.pieces(ids))
