@@ -36,8 +36,7 @@ def test_a_card_credits_a_known_dataset_and_keeps_the_first_command(
     card = (tmp_path / "run" / "card.md").read_text(encoding="utf-8")
     first, _, title, *_ = card.splitlines()
     assert first == "# run"
-    assert title.startswith("A translator, trained by Clearhead ")
-    assert title.endswith("on Tatoeba: over 100,000 short English-Spanish pairs, by manythings.org.")
+    assert title == ("A translator, trained on Tatoeba: over 100,000 short English-Spanish pairs, by manythings.org.")
     assert "| licence | tatoeba-en-es: CC BY 2.0 FR: name Tatoeba in the card of a model trained on it |" in card
     assert "| command | `clearhead train en-es.yaml` |" in card
     bleu = next(line for line in card.splitlines() if line.startswith("| BLEU |"))

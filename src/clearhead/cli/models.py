@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.output import Json, print_json, print_table
+from clearhead.cli.output import Json, console, print_json
 
 if TYPE_CHECKING:
     from clearhead.bundled import Description
@@ -31,10 +33,9 @@ def _list(as_json: bool) -> None:
     if as_json:
         print_json([asdict(model) for model in found])
     elif found:
-        rows = [
-            (model.name, model.task, _count(model), _megabytes(model), _score(model), _what(model)) for model in found
-        ]
-        print_table("", ("name", "task", "parameters", " MB", "score", "what [licence]"), rows)
+        width = 2 + max(len(model.name) for model in found)
+        for model in found:
+            _print(model, width)
     else:
         typer.echo("No model comes with this package; train one: clearhead train translate --data builtin")
 
@@ -49,18 +50,20 @@ def _show(name: str, as_json: bool) -> None:
         typer.echo(read_card(place).rstrip("\n"))
 
 
-def _count(model: Description) -> str:
-    return "–" if model.parameters is None else f"{model.parameters:>10,}"
+def _print(model: Description, width: int) -> None:
+    """A line of figures, then what it is and whom to credit."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    facts = [model.task, *_figures(model)]
+    console().print(f"{model.name:<{width}}{', '.join(facts)}", soft_wrap=True, highlight=False)
+    for text in (model.title, *([f"Data and licence: {model.licence}"] if model.licence else [])):
+        console().print(Padding(Text(text, style="dim"), (0, 0, 0, width)))
 
 
-def _megabytes(model: Description) -> str:
-    return f"{model.size / 1e6:3.1f}"
-
-
-def _score(model: Description) -> str:
+def _figures(model: Description) -> Iterator[str]:
     """The first score is the one that people report; the card has them all."""
-    return next((f"{name} {value:.4g}" for name, value in model.scores.items()), "–")
-
-
-def _what(model: Description) -> str:
-    return f"{model.title} [{model.licence}]" if model.licence else model.title
+    if model.parameters is not None:
+        yield f"{model.parameters:,} parameters"
+    yield f"{model.size / 1e6:.1f} MB"
+    yield from (f"{name} {value:.4g}" for name, value in islice(model.scores.items(), 1))

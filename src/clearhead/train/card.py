@@ -63,7 +63,7 @@ def _making(run: Run, trainer: Trainer) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{sum(p.numel() for p in trainer.model.parameters()):,}"
     yield "steps", f"{trainer.step:,} in {trainer.progress.elapsed / 60:.1f} minutes of training"
     libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "tokenizers"))
-    yield "versions", f"Python {platform.python_version()}, {libraries}"
+    yield "versions", f"Clearhead {__version__}, Python {platform.python_version()}, {libraries}"
     if run.command.is_file():
         yield "command", f"`{run.command.read_text(encoding='utf-8')}`"
 
@@ -71,7 +71,7 @@ def _making(run: Run, trainer: Trainer) -> Iterator[tuple[str, str]]:
 def _title(config: Config, datasets: Sequence[Entry]) -> str:
     """What it is, in one line."""
     data = " and ".join(entry.title for entry in datasets) or config.data.path
-    return f"{SYSTEMS[config.task]}, trained by Clearhead {__version__} on {data}."
+    return f"{SYSTEMS[config.task]}, trained on {data}."
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
