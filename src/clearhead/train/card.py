@@ -51,7 +51,8 @@ def write_card(run: Run, trainer: Trainer, found: Evaluation) -> None:
 
 def _origin(config: Config, datasets: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """What it has learned from, and whom to credit."""
-    yield "data", f"`{config.data.path}`"
+    sides = f", {config.data.source} → {config.data.target}" if config.data.source and config.data.target else ""
+    yield "data", f"`{config.data.path}`{sides}"
     for entry in datasets:
         yield "licence", f"{entry.name}: {entry.licence}"
     if config.train.start_from is not None:
@@ -62,6 +63,8 @@ def _making(run: Run, trainer: Trainer) -> Iterator[tuple[str, str]]:
     """How large it is, and what it took."""
     yield "parameters", f"{sum(p.numel() for p in trainer.model.parameters()):,}"
     yield "steps", f"{trainer.step:,} in {trainer.progress.elapsed / 60:.1f} minutes of training"
+    if trainer.task.config.task == "translate":
+        yield "search", f"beams: {trainer.config.beam}"
     libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "tokenizers"))
     yield "versions", f"Clearhead {__version__}, Python {platform.python_version()}, {libraries}"
     if run.command.is_file():
