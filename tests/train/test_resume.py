@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -219,6 +221,38 @@ def killed_until_finished(config: Config, tmp_path: Path, kills: int, name: str)
 
 def test_killed_processes_go_on_in_the_same_bits(config: Config, whole: dict[str, object], tmp_path: Path) -> None:
     assert files(killed_until_finished(config, tmp_path, kills=2, name="killed")) == whole
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk with room for some of what a run writes."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("a small disk can be mounted only by root")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
+    config: Config, whole: dict[str, object], tmp_path: Path, small_disk: Path
+) -> None:
+    run, filler = small_disk / "run", small_disk / "filler"
+
+    def fill(found: object, _progress: object) -> None:
+        if found.step == 9:  # type: ignore[attr-defined]
+            with suppress(OSError), filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(1000))
+
+    with pytest.raises(RunError, match=r"cannot write .*: .*[Nn]o space left on device"):
+        begin(config, run, "test", Listener(on_step=fill))
+    assert checkpoints.saved(run / "checkpoints")[0].name == "step-00000008"
+    filler.unlink()
+    resume(run)
+    assert files(run) == whole
 
 
 @pytest.mark.slow
