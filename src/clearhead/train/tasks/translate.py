@@ -81,9 +81,11 @@ class Translate(Task):
             yield self._tensors(self.held_out, indices)
 
     def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
-        """BLEU, chrF and the share of exact translations of the held-out pairs, all or the first of them."""
-        pairs = self.held_out.pairs[: self.scored]
-        written = self.translate(model, self.held_out.sources[: self.scored])
+        """BLEU, chrF and the share of exact translations of the held-out pairs, all or some evenly spaced."""
+        count = len(self.held_out.pairs)
+        some = slice(None, None, -(-count // min(self.scored or count, count)))
+        pairs = self.held_out.pairs[some]
+        written = self.translate(model, self.held_out.sources[some])
         references = [pair.target for pair in pairs]
         sample = f"{pairs[0].source} → {written[0]}"
         return (bleu(written, references), chrf(written, references), exact_match(written, references)), sample
