@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -29,19 +28,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pairs.tsv").write_text(pairs, encoding="utf-8")
     rows = "".join(f"{a} {b} day,{'good' if a < 'd' else 'bad'}\n" for a in "abcdefgh" for b in "ijklmnop")
     (tmp_path / "days.csv").write_text("text,label\n" + rows, encoding="utf-8")
-
-
-@pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Say:
-    """Type a command that succeeds, and read its JSON or its text."""
-
-    def say(*words: str) -> Any:
-        capsys.readouterr()
-        assert _run(list(words), debug=False) == 0, capsys.readouterr().err
-        out = capsys.readouterr().out
-        return json.loads(out) if "--json" in words else out
-
-    return say
 
 
 def trained(say: Say, out: str = "run", *more: str) -> Any:
