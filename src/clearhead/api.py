@@ -22,7 +22,7 @@ import torch
 from clearhead.bundled import find
 from clearhead.config import Config
 from clearhead.data.collate import pad
-from clearhead.decode import beam_search, greedy, sample
+from clearhead.decode import Prompts, Settings, pieces, steps, write
 from clearhead.errors import RunError
 from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.text import Tokenizer
@@ -73,41 +73,36 @@ class Model:
             return self.translate([text], beams)[0]
         said = [i for i, each in enumerate(text) if each.strip()]  # nothing said is nothing to translate
         ids = self.tokenizer.encode_batch([text[i] for i in said])
-        written = dict(zip(said, self._written(ids, beams), strict=True))
+        written = dict(zip(said, self._written(ids, Settings(beams=beams)), strict=True))
         return [self.tokenizer.decode(written[i]) if i in written else "" for i in range(len(text))]
 
-    def _written(self, sources: list[list[int]], beams: int, rows: int = 32) -> Iterator[list[int]]:
+    def _written(self, sources: list[list[int]], settings: Settings, rows: int = 32) -> Iterator[list[int]]:
         vocabulary = self.tokenizer
         for begin in range(0, len(sources), rows):
-            source = torch.from_numpy(pad(sources[begin : begin + rows], vocabulary.pad, stop=vocabulary.stop))
+            chunk = sources[begin : begin + rows]
+            source = torch.from_numpy(pad(chunk, vocabulary.pad, stop=vocabulary.stop))
             with torch.inference_mode():
                 state = self.network.start(source)
-            first = torch.full((len(source),), vocabulary.start)
-            longest = 2 * source.size(1) + 10
-            if beams == 1:
-                yield from greedy(self.network, state, first, stop=vocabulary.stop, longest=longest)
-            else:
-                found = beam_search(self.network, state, first, stop=vocabulary.stop, longest=longest, beams=beams)
-                yield from (hypotheses[0].ids for hypotheses in found)
+            longest = [2 * len(ids) + 12 for ids in chunk]
+            prompts = Prompts([[vocabulary.start]] * len(chunk), vocabulary.stop, longest)
+            yield from (hypotheses[0].ids for hypotheses in write(self.network, state, prompts, settings))
 
-    def generate(self, prompt: str, *, max_tokens: int = 200, stream: bool = False, **settings: Any) -> Any:
-        """Text that goes on from a prompt; with `stream` an iterator over its pieces."""
+    def generate(
+        self, prompt: str, *, max_tokens: int = 200, stream: bool = False, stops: Sequence[str] = (), **settings: Any
+    ) -> Any:
+        """Text that goes on from a prompt, up to the first of the stop strings; with `stream` an iterator over pieces.
+
+        The settings are those of `clearhead.decode.Settings`; without any, each token is drawn as likely as it is.
+        """
         self._must("generate")
-        pieces = self._pieces(prompt, max_tokens, settings)
-        return pieces if stream else prompt + "".join(pieces)
-
-    def _pieces(self, prompt: str, max_tokens: int, settings: dict[str, Any]) -> Iterator[str]:
-        """What each token adds to the text; an incomplete character waits for its rest."""
+        chosen = Settings.of(**{"longest": max_tokens, "temperature": 1.0, **settings})
         ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
-        written: list[int] = []
-        said = ""
-        state = self.network.start()
-        for token in sample(self.network, state, torch.tensor([ids]), longest=max_tokens, **settings):
-            written.append(token)
-            text = self.tokenizer.decode(ids + written)[len(prompt) :]
-            if not text.endswith("�") and len(text) > len(said):
-                yield text[len(said) :]
-                said = text
+        said = pieces(self._tokens(ids, chosen), self.tokenizer.decode, before=ids, stops=stops)
+        return said if stream else prompt + "".join(said)
+
+    def _tokens(self, ids: list[int], settings: Settings) -> Iterator[int]:
+        for step in steps(self.network, self.network.start(), Prompts([ids]), settings):
+            yield from (token.id for token in step)
 
     def classify(self, item: Any) -> Any:
         """The label of a text, of an image (pixels, Pillow image or path), or of each in a list."""
@@ -140,9 +135,9 @@ class Model:
         vocabulary = self.tokenizer
         with torch.inference_mode():
             state = self.network.start(self._image(image))
-        first = torch.full((1,), vocabulary.start)
-        (ids,) = greedy(self.network, state, first, stop=vocabulary.stop, longest=self.config.data.max_length)
-        return vocabulary.decode(ids)
+        settings = Settings(longest=self.config.data.max_length)
+        [[written]] = write(self.network, state, Prompts([[vocabulary.start]], vocabulary.stop), settings)
+        return vocabulary.decode(written.ids)
 
     def tag(self, text: str) -> list[tuple[str, str]]:
         """A tag for each word of a text that is cut at blanks."""

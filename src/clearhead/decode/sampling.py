@@ -1,71 +1,48 @@
-"""Sampling: draw the next token at random, from logits that a chain of pure functions has shaped.
+"""The choice of the next token: the likeliest, or one drawn at random.
 
-B rows, V vocabulary
+Each row draws with numbers of its own, that follow from the seed and the row's number alone: a text is the same
+whatever else is in the batch.
+
+    B rows, V vocabulary
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Sequence
+from random import Random
 
 import torch
 from torch import Tensor
 
-from clearhead.decode.stepper import Stepper
+from clearhead.decode.rules import chances_of
+from clearhead.decode.settings import Settings
+
+Choose = Callable[[Tensor, list[int | None]], Tensor]  # logits (B, V), whose they are; none has no choice -> (B,)
 
 
-def with_temperature(logits: Tensor, temperature: float) -> Tensor:
-    """Below 1 the likely become likelier, above 1 all become more alike."""
-    return logits / temperature
+def chooser(settings: Settings, numbers: Sequence[int]) -> Choose:
+    """The likeliest token, or with a temperature one that is drawn with the numbers of its row."""
+    if settings.temperature == 0:
+        return lambda logits, _: logits.max(-1).indices  # on a CPU faster than argmax
+    generators = [generator(settings.seed, number) for number in numbers]
+    chances = chances_of(settings)
+
+    def choose(logits: Tensor, rows: list[int | None]) -> Tensor:
+        shaped = logits.double()
+        for chance in chances:
+            shaped = chance(shaped)
+        return draw(shaped, [0.0 if row is None else generators[row].random() for row in rows])
+
+    return choose
 
 
-def only_top_k(logits: Tensor, k: int | None) -> Tensor:
-    """The k likeliest tokens; the rest are impossible."""
-    if k is None or k >= logits.size(-1):
-        return logits
-    lowest = logits.topk(k, dim=-1).values[..., -1:]
-    return logits.masked_fill(logits < lowest, -torch.inf)
+def generator(seed: int | None, number: int) -> Random:
+    """Where a row's random numbers come from."""
+    return Random() if seed is None else Random(f"{seed}, {number}")
 
 
-def only_top_p(logits: Tensor, p: float) -> Tensor:
-    """The fewest tokens that together have probability p; the likeliest always stays."""
-    if p >= 1:
-        return logits
-    ordered, place = logits.sort(descending=True, dim=-1)
-    probability = ordered.softmax(-1)
-    beyond = probability.cumsum(-1) - probability >= p  # what came before was already enough
-    return logits.masked_fill(torch.zeros_like(beyond).scatter(-1, place, beyond), -torch.inf)
-
-
-@torch.inference_mode()
-def sample(
-    model: Stepper,
-    state: Any,
-    prompt: Tensor,
-    *,
-    longest: int,
-    stop: int | None = None,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float = 1.0,
-    seed: int | None = None,
-) -> Iterator[int]:
-    """Read the prompt (1, T), then give one token after the other; temperature 0 takes the likeliest."""
-    generator = torch.Generator(prompt.device)
-    generator.seed() if seed is None else generator.manual_seed(seed)
-    ids = prompt
-    for _ in range(longest):
-        logits, state = model.step(ids, state)
-        ids = _draw(logits[:, -1].float(), temperature, top_k, top_p, generator)
-        token = int(ids)
-        if token == stop:
-            return
-        yield token
-
-
-def _draw(logits: Tensor, temperature: float, top_k: int | None, top_p: float, generator: torch.Generator) -> Tensor:
-    """(B, V) -> (B, 1)."""
-    if temperature == 0:
-        return logits.argmax(-1, keepdim=True)
-    shaped = only_top_p(only_top_k(with_temperature(logits, temperature), top_k), top_p)
-    return torch.multinomial(shaped.softmax(-1), 1, generator=generator)
+def draw(logits: Tensor, shares: list[float]) -> Tensor:
+    """(B, V), and of each row a share of the probability: the first token at which all up to it have more."""
+    sums = logits.double().softmax(-1).cumsum(-1)
+    share = torch.tensor(shares, dtype=sums.dtype, device=sums.device).unsqueeze(1) * sums[:, -1:]  # (B, 1)
+    return torch.searchsorted(sums, share, right=True).squeeze(1)

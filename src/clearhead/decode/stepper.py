@@ -1,10 +1,13 @@
-"""What a search needs to know of a model."""
+"""What a way of writing needs to know of a model."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
+
+from clearhead.errors import ConfigError
 
 
 class Stepper(Protocol):
@@ -17,3 +20,36 @@ class Stepper(Protocol):
     def reorder(self, state: Any, rows: Tensor) -> Any:
         """The state in which row i is what row rows[i] was."""
         ...
+
+
+@runtime_checkable
+class Attending(Stepper, Protocol):
+    """A model that also says where in its source it looked."""
+
+    def step_with_attention(self, ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """Like `step`, and between the two, (B, T, S): the weight of each part of the source; of padding it is 1."""
+        ...
+
+
+def step_and_look(model: Stepper, ids: Tensor, state: Any, *, look: bool) -> tuple[Tensor, Tensor, Any]:
+    """One step, and how much was seen of the source in it, (B, S); without a look S is 0."""
+    if not look:
+        logits, state = model.step(ids, state)
+        return logits, logits.new_zeros(len(ids), 0), state
+    if not isinstance(model, Attending):
+        raise ConfigError("coverage_penalty needs a model that says where in its source it looks; leave it at 0")
+    logits, weights, state = model.step_with_attention(ids, state)
+    return logits, weights.sum(1), state
+
+
+def last_logits(logits: Tensor) -> Tensor:
+    """(B, T, V) -> what follows the last token, (B, V), at least in float32."""
+    last = logits[:, -1]
+    return last if last.dtype == torch.float64 else last.float()
+
+
+def move(model: Stepper, state: Any, rows: list[int], count: int, device: torch.device | str = "cpu") -> Any:
+    """Reorder the state of `count` rows, which copies it, unless every row stays where it is, or none is left."""
+    if not rows or rows == list(range(count)):
+        return state
+    return model.reorder(state, torch.tensor(rows, device=device))

@@ -17,7 +17,7 @@ from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.batches import Batches
 from clearhead.data.collate import pad
-from clearhead.decode import greedy
+from clearhead.decode import Prompts, Settings, write
 from clearhead.train.losses import token_loss
 from clearhead.train.metrics import Score, caption_bleu
 from clearhead.train.pixels import Pixels, expected, load_pixels, normalised, sizes_of
@@ -86,11 +86,12 @@ class Caption(Task):
     def describe(self, model: Any, images: Pixels, rows: int = 64) -> list[str]:
         """Greedy captions, in the order of the images."""
         device, vocabulary, written = device_of(model), self.vocabulary, []
+        settings = Settings(longest=self.config.data.max_length)
         for first in range(0, len(images), rows):
-            state = model.start(normalised(images[first : first + rows]).to(device))
-            start = torch.full((len(images[first : first + rows]),), vocabulary.start, device=device)
-            written += greedy(model, state, start, stop=vocabulary.stop, longest=self.config.data.max_length)
-        return vocabulary.decode_batch(written)
+            seen = normalised(images[first : first + rows]).to(device)
+            prompts = Prompts([[vocabulary.start]] * len(seen), vocabulary.stop, device=device)
+            written += write(model, model.start(seen), prompts, settings)
+        return vocabulary.decode_batch([hypotheses[0].ids for hypotheses in written])
 
     def example(self) -> Example:
         """The first held-out caption and its image."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.config import Config, TextModel
 from clearhead.data.windows import TokenFile, Windows, write_tokens
-from clearhead.decode import sample
+from clearhead.decode import Prompts, Settings, write
 from clearhead.models.build import Sizes
 from clearhead.train.losses import mask_tokens, token_loss
 from clearhead.train.metrics import Score, bits_per_character, perplexity
@@ -88,11 +88,10 @@ class Lm(Task):
         """A sample that goes on from the first words of the validation text."""
         if self.model.objective == "masked":
             return (), ""
-        prompt = self.held_out.read(np.array([0]), min(16, len(self.held_out)))  # (1, T)
-        ids = torch.from_numpy(prompt).to(device_of(model))
-        longest = min(SAMPLE, self.model.length - ids.size(1))
-        written = list(sample(model, model.start(), ids, longest=longest, temperature=0.8, seed=1))
-        return (), self.vocabulary.decode(prompt[0].tolist() + written)
+        prompt = self.held_out.read(np.array([0]), min(16, len(self.held_out)))[0].tolist()
+        settings = Settings(longest=max(0, min(SAMPLE, self.model.length - len(prompt))), temperature=0.8, seed=1)
+        [[written]] = write(model, model.start(), Prompts([prompt], device=device_of(model)), settings)
+        return (), self.vocabulary.decode(prompt + written.ids)
 
     def example(self) -> Example:
         """The first tokens of the validation text."""

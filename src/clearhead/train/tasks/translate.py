@@ -16,7 +16,7 @@ from clearhead.config import Config
 from clearhead.data import Pair
 from clearhead.data.batches import Batches
 from clearhead.data.collate import pad
-from clearhead.decode import likeliest
+from clearhead.decode import Prompts, Settings, write
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
 from clearhead.train.losses import token_loss
@@ -103,9 +103,10 @@ class Translate(Task):
     def _write(self, model: Any, sources: Sequence[list[int]]) -> list[list[int]]:
         device, vocabulary = device_of(model), self.vocabulary
         source = torch.from_numpy(pad(sources, vocabulary.pad, stop=vocabulary.stop)).to(device)
-        first = torch.full((len(source),), vocabulary.start, device=device)
-        longest = 2 * source.size(1) + 10
-        return likeliest(model, model.start(source), first, stop=vocabulary.stop, longest=longest, beams=self.beams)
+        longest = [2 * len(each) + 12 for each in sources]
+        prompts = Prompts([[vocabulary.start]] * len(sources), vocabulary.stop, longest, device=device)
+        found = write(model, model.start(source), prompts, Settings(beams=self.beams))
+        return [hypotheses[0].ids for hypotheses in found]
 
     def example(self) -> Example:
         """The first held-out pair."""
