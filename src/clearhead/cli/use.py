@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,7 +47,7 @@ def generate(
     """Write a text that goes on from a prompt."""
     import clearhead
 
-    settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    settings: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     pieces = clearhead.load(model).generate(prompt, max_tokens=max_tokens, stream=True, **settings)
     if as_json:
         print_json({"prompt": prompt, "text": prompt + "".join(pieces)})
