@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from clearhead import config
-from clearhead.config import CONFIGS, ConfigError, DataConfig, TrainConfig, TranslateConfig
+from clearhead.config import CONFIGS, ConfigError, DataConfig, TrainConfig
 
 # Words that YAML would like to read as something else.
 TRICKY = st.sampled_from(["no", "on", "null", "~", "1e3", "0x10", "2026-11-15", "a: b", "# x", "", " x ", "é\n", "[1"])
@@ -56,7 +56,7 @@ def test_base_is_the_paper_s_width() -> None:
 
 def test_it_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        TranslateConfig().model.dim = 3  # type: ignore[misc]
+        config.defaults("translate").model.dim = 3  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_it_cannot_be_changed() -> None:
     ],
 )
 def test_an_override_is_typed_by_the_schema(word: str, section: str, key: str, value: object) -> None:
-    changed = getattr(getattr(config.override(TranslateConfig(), [word]), section), key)
+    changed = getattr(getattr(config.override(config.defaults("translate"), [word]), section), key)
     assert changed == value
     assert type(changed) is type(value)
 
@@ -99,7 +99,7 @@ def test_an_override_is_typed_by_the_schema(word: str, section: str, key: str, v
 )
 def test_a_wrong_override_is_one_sentence(word: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=f"^{sentence}$"):
-        config.override(TranslateConfig(), [word])
+        config.override(config.defaults("translate"), [word])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from clearhead.errors import ConfigError, nearest
 
@@ -128,6 +128,10 @@ class ClassifyModel(ModelConfig):
     pool: PoolName = Field("mean", description="which vector speaks for the text")
 
 
+class TagModel(ModelConfig):
+    """A tagger has nothing that the others have not."""
+
+
 class VisionModel(ModelConfig):
     """A classifier of images."""
 
@@ -206,64 +210,27 @@ class Config(Section):
     train: TrainConfig = Field(default_factory=TrainConfig)
 
 
-class TranslateConfig(Config):
-    """Sentences into sentences."""
-
-    task: Literal["translate"] = Field("translate", description="which system")
-    model: TranslateModel = Field(default_factory=TranslateModel)
-
-
-class TextConfig(Config):
-    """Running text."""
-
-    task: Literal["lm"] = Field("lm", description="which system")
-    model: TextModel = Field(default_factory=TextModel)
-
-
-class ClassifyConfig(Config):
-    """A label for a text."""
-
-    task: Literal["classify"] = Field("classify", description="which system")
-    model: ClassifyModel = Field(default_factory=ClassifyModel)
-
-
-class TagConfig(Config):
-    """A label for each word."""
-
-    task: Literal["tag"] = Field("tag", description="which system")
-    model: ModelConfig = Field(default_factory=ModelConfig)
-
-
-class VisionConfig(Config):
-    """A label for an image."""
-
-    task: Literal["vision"] = Field("vision", description="which system")
-    model: VisionModel = Field(default_factory=VisionModel)
-
-
-class CaptionConfig(Config):
-    """A sentence for an image."""
-
-    task: Literal["caption"] = Field("caption", description="which system")
-    model: CaptionModel = Field(default_factory=CaptionModel)
-
-
-class WordsConfig(Config):
-    """A vector for each word."""
-
-    task: Literal["words"] = Field("words", description="which system")
-    model: WordsModel = Field(default_factory=WordsModel)
-
-
-CONFIGS: dict[Task, type[Config]] = {
-    "translate": TranslateConfig,
-    "lm": TextConfig,
-    "classify": ClassifyConfig,
-    "tag": TagConfig,
-    "vision": VisionConfig,
-    "caption": CaptionConfig,
-    "words": WordsConfig,
+MODELS: dict[Task, type[ModelConfig | WordsModel]] = {
+    "translate": TranslateModel,
+    "lm": TextModel,
+    "classify": ClassifyModel,
+    "tag": TagModel,
+    "vision": VisionModel,
+    "caption": CaptionModel,
+    "words": WordsModel,
 }
+
+
+def _config_of(task: Task, model: type[ModelConfig | WordsModel]) -> type[Config]:
+    """The configuration whose model is that of one task."""
+    fields: Any = {
+        "task": (Literal[task], Field(task, description="which system")),
+        "model": (model, Field(default_factory=model)),
+    }
+    return create_model(f"{task.title()}Config", __base__=Config, **fields)
+
+
+CONFIGS: dict[Task, type[Config]] = {task: _config_of(task, model) for task, model in MODELS.items()}
 
 _SIZES: dict[Size, dict[str, int]] = {
     "tiny": {"dim": 64, "heads": 2, "layers": 2},

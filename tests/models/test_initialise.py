@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.config import ModelConfig, TextConfig
+from clearhead.config import CONFIGS, ModelConfig
 from clearhead.models import assemble
 from clearhead.models.build import Sizes, build
 from clearhead.models.initialise import initialise
@@ -57,7 +57,7 @@ def test_an_untrained_model_guesses(system: System) -> None:
 )
 def test_token_vectors_are_small_where_nothing_is_added_to_them(settings: dict[str, str], small: bool) -> None:
     torch.manual_seed(0)
-    config = TextConfig.model_validate({"model": {"dim": 66, "layers": 1, "heads": 2, **settings}})
+    config = CONFIGS["lm"].model_validate({"model": {"dim": 66, "layers": 1, "heads": 2, **settings}})
     model = build(config, Sizes(vocabulary=997))
     assert model.tokens.tokens.table.weight.std().item() == pytest.approx(0.02 if small else 66**-0.5, rel=0.02)
 

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 from torch import nn
 
 from clearhead.config import (
-    CaptionConfig,
     CaptionModel,
-    ClassifyConfig,
+    ClassifyModel,
     Config,
-    TagConfig,
-    TextConfig,
+    TagModel,
     TextModel,
-    TranslateConfig,
     TranslateModel,
-    VisionConfig,
-    WordsConfig,
+    VisionModel,
+    WordsModel,
 )
 from clearhead.errors import ConfigError
 from clearhead.models.captioner import CrossCaptioner, SequenceCaptioner
@@ -50,22 +47,22 @@ def build(config: Config, sizes: Sizes) -> nn.Module:
 
 
 def _assembled(config: Config, sizes: Sizes) -> nn.Module:
-    match config:
-        case TranslateConfig(model=model):
+    match config.model:
+        case TranslateModel() as model:
             return _translator(model, sizes)
-        case TextConfig(model=model):
+        case TextModel() as model:
             return _language_model(model, sizes)
-        case ClassifyConfig(model=model):
+        case ClassifyModel() as model:
             return Classifier(model, sizes.vocabulary, sizes.classes, sizes.pad)
-        case TagConfig(model=model):
+        case TagModel() as model:
             return Tagger(model, sizes.vocabulary, sizes.classes, sizes.pad)
-        case VisionConfig(model=model):
+        case VisionModel() as model:
             _check_patches(model.patch, sizes)
             return VisionTransformer(model, sizes.channels, sizes.height, sizes.width, sizes.classes)
-        case CaptionConfig(model=model):
+        case CaptionModel() as model:
             _check_patches(model.patch, sizes)
             return _captioner(model, sizes)
-        case WordsConfig(model=model):
+        case WordsModel() as model:
             return SkipGram(sizes.vocabulary, model.dim)
     raise ConfigError(f"there is no model for the task {config.task}")
 

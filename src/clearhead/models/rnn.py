@@ -14,6 +14,7 @@ use `dim` (tokens, states and contexts alike), `layers`, `cell`, `score`, `hard`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -116,7 +117,7 @@ class AttentionDecoder(nn.Module):
         return attention(query, memory.states, memory.states, memory.real, self.score, weigh=self.weigh)
 
 
-class RnnWriter(nn.Module):
+class RnnWriter(nn.Module, ABC):
     """Reads something and writes a text about it; what `read` takes is all that differs from task to task."""
 
     def __init__(self, config: RnnConfig, size: int, decoder: ContextDecoder | AttentionDecoder, pad: int = 0):
@@ -128,9 +129,9 @@ class RnnWriter(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.output = TokenOutput(config.dim, size, bias=False, tied=self.target.tokens.table if config.tied else None)
 
+    @abstractmethod
     def read(self, source: Tensor) -> Memory:
         """What the decoder may know of the source."""
-        raise NotImplementedError
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """A source and the target (B, T) -> logits (B, T, V); each sees the tokens before it (teacher forcing)."""

@@ -5,6 +5,7 @@ B batch, S source tokens, T target tokens, D width, V target vocabulary
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -25,7 +26,7 @@ class TranslationState:
     length: int = 0  # tokens written
 
 
-class AttentionWriter(nn.Module):
+class AttentionWriter(nn.Module, ABC):
     """Writes tokens with a decoder that looks at a memory; a subclass says what is read into the memory."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):
@@ -36,9 +37,9 @@ class AttentionWriter(nn.Module):
         tied = self.target.tokens.table if config.tied else None
         self.output = TokenOutput(config.dim, size, bias=False, tied=tied)
 
+    @abstractmethod
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """What is read -> memory (B, S, D) and which of it is real (B, 1, S)."""
-        raise NotImplementedError
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """source, target (B, T) -> logits (B, T, V): all positions at once, each seeing those before it."""

@@ -12,6 +12,7 @@ tokens stand (`start`), all keys and values to look at (`extend`), and at which 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -22,24 +23,24 @@ from clearhead.errors import ShapeError
 KeysValues = tuple[Tensor, Tensor]  # (B, G, S, D), (B, G, S, V)
 
 
-class Cache:
+class Cache(ABC):
     """What every cache can do; `start` counts the tokens it has seen, `first` is the position of its first key."""
 
     start: int = 0
     first: int = 0
 
+    @abstractmethod
     def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
         """Take in the keys and values of some new tokens, and give all that these may look at."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row rows[i] was: beams swap places, finished ones leave."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def bytes(self) -> int:
         """Memory held."""
-        raise NotImplementedError
 
 
 class NoCache(Cache):

@@ -5,26 +5,23 @@ B captions, C channels, T tokens
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from clearhead.config import Config
 from clearhead.data import Captioned
-from clearhead.data.batches import Batches
 from clearhead.data.collate import pad
 from clearhead.decode import Prompts, Settings, write
-from clearhead.train.losses import token_loss
 from clearhead.train.metrics import Score, caption_bleu
 from clearhead.train.pixels import Pixels, expected, load_pixels, normalised, sizes_of
 from clearhead.train.run import Facts
-from clearhead.train.sampling import read_own_words
-from clearhead.train.task import Batch, Examples, Task, Workspace
-from clearhead.train.tasks.common import device_of, in_turn, read_kind, trained_tokenizer
+from clearhead.train.task import Batch, Workspace
+from clearhead.train.tasks.common import device_of, read_kind, trained_tokenizer
+from clearhead.train.tasks.writing import WritingTask
 from clearhead.train.watch import LONGEST, Example, patch_names
 
 
@@ -37,7 +34,7 @@ class Part:
     image: np.ndarray[Any, Any]  # one for each caption
 
 
-class Caption(Task):
+class Caption(WritingTask):
     """Describe an image; every caption of an image is an example of its own."""
 
     scored = 500  # images that are described at each evaluation
@@ -53,29 +50,6 @@ class Caption(Task):
         self.held_out = self._part(self.described, like=self.train.images)
         sizes = sizes_of(self.train.images, vocabulary=len(self.vocabulary), pad=self.vocabulary.pad)
         self.facts = Facts(sizes)
-
-    def cursor(self) -> Batches:
-        """Batches by token budget; the patches of the image count too."""
-        return Batches(self._lengths(self.train), budget=self.config.data.batch_tokens, seed=self.config.train.seed)
-
-    def batch(self, examples: Examples) -> Batch:
-        """images (B, C, height, width) and captions (B, 1 + T + 1) between start and stop."""
-        return self._tensors(self.train, examples.tolist())
-
-    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Every word from the image and the words before it."""
-        target = batch["target"]
-        logits = model(batch["images"], batch.get("read", target[:, :-1]))
-        return token_loss(logits, target[:, 1:], pad=self.vocabulary.pad, smoothing=smoothing)
-
-    def own_words(self, model: Any, batch: Batch, share: float) -> Batch:
-        """Some of the words before each one are what the model itself would have written there."""
-        return {**batch, "read": read_own_words(model, batch["images"], batch["target"], share, self.vocabulary.pad)}
-
-    def validation(self) -> Iterator[Batch]:
-        """The held-out captions, similar lengths together."""
-        for indices in in_turn(self._lengths(self.held_out), self.config.data.batch_tokens):
-            yield self._tensors(self.held_out, indices)
 
     def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
         """BLEU against all captions of an image, by greedy search."""
@@ -95,8 +69,8 @@ class Caption(Task):
 
     def example(self) -> Example:
         """The first held-out caption and its image."""
-        batch, words = self._tensors(self.held_out, [0]), self.vocabulary.pieces
-        images, target = batch["images"], batch["target"][:, : LONGEST + 1]
+        batch, words = self.tensors(self.held_out, [0]), self.vocabulary.pieces
+        images, target = batch["source"], batch["target"][:, : LONGEST + 1]
         read, written = target[:, :-1], words(target[0, 1:])
         patches = patch_names(images, self.config.model.patch)
         if self.config.model.architecture == "sequence":
@@ -111,12 +85,14 @@ class Caption(Task):
         room = self.config.data.max_length - 1
         return Part(images, [each[:room] for each in ids], np.array([number for number, _ in texts]))
 
-    def _lengths(self, part: Part) -> list[int]:
+    def lengths(self, part: Part) -> list[int]:
+        """Patches and tokens, with the start or the stop."""
         patch = self.config.model.patch
         patches = (part.images.shape[1] // patch) * (part.images.shape[2] // patch)
         return [patches + len(ids) + 1 for ids in part.captions]
 
-    def _tensors(self, part: Part, indices: list[int]) -> Batch:
+    def tensors(self, part: Part, indices: list[int]) -> Batch:
+        """source (B, C, height, width) and target (B, 1 + T + 1) between start and stop."""
         vocabulary = self.vocabulary
         target = pad([part.captions[i] for i in indices], vocabulary.pad, vocabulary.start, vocabulary.stop)
-        return {"images": normalised(part.images[part.image[indices]]), "target": torch.from_numpy(target)}
+        return {"source": normalised(part.images[part.image[indices]]), "target": torch.from_numpy(target)}

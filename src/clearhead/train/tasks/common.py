@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,8 +20,10 @@ from clearhead.data.kinds import Found
 from clearhead.data.places import BUILTIN, Place, located, only
 from clearhead.data.read import kind_of, read_places
 from clearhead.errors import DataError
+from clearhead.models.build import Sizes
 from clearhead.text import Tokenizer
 from clearhead.train.metrics import Score, accuracy, macro_f1
+from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Examples, Task, Workspace
 from clearhead.train.watch import LONGEST, Example
 
@@ -116,11 +118,34 @@ class LabelTask(Task):
 class TextLabelTask(LabelTask):
     """A task that labels texts, or each of their words."""
 
-    vocabulary: Tokenizer
-    ids: Sequence[list[int]]
-    labels: Any  # of each text: the number of its label, or an array with one for each word
-    held_out_ids: Sequence[list[int]]
-    held_out_labels: Any
+    kind: ClassVar[DataKind]
+
+    def __init__(self, config: Config, workspace: Workspace):
+        dataset = read_kind(config, self.kind, workspace)
+        train, held_out = list(dataset.train), list(dataset.validation)
+        self.config = config
+        self.tokenizer = self.vocabulary = trained_tokenizer(config, workspace, (self.text(each) for each in train))
+        found = (label for each in train for label in self.labels_of(each))
+        known = known_labels(found, workspace, config.data.path)
+        self.ids, self.labels = self.encode(train), self.numbers(train, known)
+        self.held_out_ids, self.held_out_labels = self.encode(held_out), self.numbers(held_out, known)
+        self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), classes=len(known), pad=self.vocabulary.pad), known)
+
+    @abstractmethod
+    def text(self, example: Any) -> str:
+        """What the vocabulary is learned from."""
+
+    @abstractmethod
+    def labels_of(self, example: Any) -> Sequence[str]:
+        """The label of a text, or those of its words."""
+
+    @abstractmethod
+    def encode(self, examples: Sequence[Any]) -> list[list[int]]:
+        """The ids of each text, up to the longest length."""
+
+    @abstractmethod
+    def numbers(self, examples: Sequence[Any], known: Sequence[str]) -> Any:
+        """Of each text the number of its label, or an array with one for each word."""
 
     @abstractmethod
     def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:

@@ -13,21 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.config import Config
 from clearhead.data import Tagged
 from clearhead.data.collate import pad
-from clearhead.models.build import Sizes
 from clearhead.train.losses import token_loss
-from clearhead.train.run import Facts
-from clearhead.train.task import Batch, Workspace
-from clearhead.train.tasks.common import (
-    TextLabelTask,
-    device_of,
-    known_labels,
-    numbered,
-    read_kind,
-    trained_tokenizer,
-)
+from clearhead.train.task import Batch
+from clearhead.train.tasks.common import TextLabelTask, device_of, numbered
 
 IGNORED = -100  # the tag of padding
 
@@ -35,17 +25,25 @@ IGNORED = -100  # the tag of padding
 class Tag(TextLabelTask):
     """Choose a tag for each word; a word that is several tokens is represented by its first."""
 
-    def __init__(self, config: Config, workspace: Workspace):
-        dataset = read_kind(config, "tagged", workspace)
-        train: list[Tagged] = list(dataset.train)
-        held_out: list[Tagged] = list(dataset.validation)
-        self.config = config
-        self.tokenizer = self.vocabulary = trained_tokenizer(config, workspace, (" ".join(s.tokens) for s in train))
-        tags = known_labels((tag for sentence in train for tag in sentence.tags), workspace, config.data.path)
-        self.ids, self.labels = self._encode(train, tags)
-        self.held_out_ids, self.held_out_labels = self._encode(held_out, tags)
-        sizes = Sizes(vocabulary=len(self.vocabulary), classes=len(tags), pad=self.vocabulary.pad)
-        self.facts = Facts(sizes, tags)
+    kind = "tagged"
+
+    def text(self, example: Tagged) -> str:
+        """The words, with a blank between them."""
+        return " ".join(example.tokens)
+
+    def labels_of(self, example: Tagged) -> Sequence[str]:
+        """One for each word."""
+        return example.tags
+
+    def encode(self, examples: Sequence[Tagged]) -> list[list[int]]:
+        """One id for each word, up to the longest length."""
+        texts = (self.vocabulary.encode_batch(list(each.tokens[: self.config.data.max_length])) for each in examples)
+        return [[word[0] if word else self.vocabulary.unknown for word in words] for words in texts]
+
+    def numbers(self, examples: Sequence[Tagged], known: Sequence[str]) -> list[NDArray[np.int64]]:
+        """One for each word, up to the longest length."""
+        longest = self.config.data.max_length
+        return [numbered(each.tags[:longest], known, self.config.data.path) for each in examples]
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """One loss for each word."""
@@ -56,18 +54,6 @@ class Tag(TextLabelTask):
         for batch in self.validation():
             best, real = model(batch["ids"].to(device_of(model))).argmax(-1).cpu(), batch["tags"] != IGNORED
             yield best[real], batch["tags"][real]
-
-    def _encode(
-        self, sentences: Sequence[Tagged], tags: Sequence[str]
-    ) -> tuple[list[list[int]], list[NDArray[np.int64]]]:
-        """One id and one tag number for each word, up to the longest length."""
-        longest = self.config.data.max_length
-        ids = []
-        for sentence in sentences:
-            words = self.vocabulary.encode_batch(list(sentence.tokens[:longest]))
-            ids.append([word[0] if word else self.vocabulary.unknown for word in words])
-        numbers = [numbered(sentence.tags[:longest], tags, self.config.data.path) for sentence in sentences]
-        return ids, numbers
 
     def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
         """ids (B, T) and tags (B, T)."""

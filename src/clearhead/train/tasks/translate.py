@@ -5,26 +5,23 @@ B pairs, S source tokens, T target tokens
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from clearhead.config import Config
 from clearhead.data import Pair
-from clearhead.data.batches import Batches
 from clearhead.data.collate import pad
 from clearhead.decode import Prompts, Settings, write
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
-from clearhead.train.losses import token_loss
 from clearhead.train.metrics import Score, bleu, chrf, exact_match
 from clearhead.train.run import Facts
-from clearhead.train.sampling import read_own_words
-from clearhead.train.task import Batch, Examples, Task, Workspace
-from clearhead.train.tasks.common import device_of, in_turn, read_kind, trained_tokenizer
+from clearhead.train.task import Batch, Workspace
+from clearhead.train.tasks.common import device_of, read_kind, trained_tokenizer
+from clearhead.train.tasks.writing import WritingTask
 from clearhead.train.watch import LONGEST, Example
 
 
@@ -36,12 +33,8 @@ class Part:
     sources: list[list[int]]
     targets: list[list[int]]
 
-    def lengths(self) -> list[tuple[int, int]]:
-        """Tokens with the stop of the source, and the start or the stop of the target."""
-        return [(len(s) + 1, len(t) + 1) for s, t in zip(self.sources, self.targets, strict=True)]
 
-
-class Translate(Task):
+class Translate(WritingTask):
     """Read a sentence in one language, write it in another; one vocabulary serves both."""
 
     scored = 1000  # pairs that are translated at each evaluation
@@ -56,29 +49,6 @@ class Translate(Task):
         self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad))
         if dropped := len(train) - len(self.train.pairs):
             self.notes = (f"{dropped:,} pairs of {config.data.max_length} tokens or more are left out",)
-
-    def cursor(self) -> Batches:
-        """Batches by token budget."""
-        return Batches(self.train.lengths(), budget=self.config.data.batch_tokens, seed=self.config.train.seed)
-
-    def batch(self, examples: Examples) -> Batch:
-        """source (B, S) with its stop; target (B, 1 + T + 1) between start and stop."""
-        return self._tensors(self.train, examples.tolist())
-
-    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Every target token from those before it, all at once."""
-        target = batch["target"]
-        logits = model(batch["source"], batch.get("read", target[:, :-1]))
-        return token_loss(logits, target[:, 1:], pad=self.vocabulary.pad, smoothing=smoothing)
-
-    def own_words(self, model: Any, batch: Batch, share: float) -> Batch:
-        """Some of the words before each one are what the model itself would have written there."""
-        return {**batch, "read": read_own_words(model, batch["source"], batch["target"], share, self.vocabulary.pad)}
-
-    def validation(self) -> Iterator[Batch]:
-        """The held-out pairs, similar lengths together."""
-        for indices in in_turn(self.held_out.lengths(), self.config.data.batch_tokens):
-            yield self._tensors(self.held_out, indices)
 
     def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
         """BLEU, chrF and the share of exact translations of the held-out pairs, all or some evenly spaced."""
@@ -110,7 +80,7 @@ class Translate(Task):
 
     def example(self) -> Example:
         """The first held-out pair."""
-        batch, words = self._tensors(self.held_out, [0]), self.vocabulary.pieces
+        batch, words = self.tensors(self.held_out, [0]), self.vocabulary.pieces
         source, target = batch["source"][:, :LONGEST], batch["target"][:, : LONGEST + 1]
         read, written = target[:, :-1], target[:, 1:]
         return Example((source, read), encoder=words(source[0]), decoder=words(read[0]), written=words(written[0]))
@@ -125,7 +95,12 @@ class Translate(Task):
             raise DataError(f"has no pair shorter than {longest} tokens in a part", path=self.config.data.path)
         return Part([pairs[i] for i in kept], [sources[i] for i in kept], [targets[i] for i in kept])
 
-    def _tensors(self, part: Part, indices: list[int]) -> Batch:
+    def lengths(self, part: Part) -> list[tuple[int, int]]:
+        """Tokens with the stop of the source, and the start or the stop of the target."""
+        return [(len(source) + 1, len(target) + 1) for source, target in zip(part.sources, part.targets, strict=True)]
+
+    def tensors(self, part: Part, indices: list[int]) -> Batch:
+        """source (B, S) with its stop; target (B, 1 + T + 1) between start and stop."""
         vocabulary = self.vocabulary
         source = pad([part.sources[i] for i in indices], vocabulary.pad, stop=vocabulary.stop)
         target = pad([part.targets[i] for i in indices], vocabulary.pad, vocabulary.start, vocabulary.stop)
