@@ -20,33 +20,32 @@ class Average:
     """The average of a model's parameters and of what its batch norms have measured; with decay 0 it keeps nothing."""
 
     def __init__(self, model: nn.Module, decay: float):
-        self.decay = decay
-        self.weights = {name: weight.detach().clone() for name, weight in _weights(model).items()} if decay else {}
+        self.decay, self.own = decay, _weights(model) if decay else {}
+        self.weights = {name: weight.detach().clone() for name, weight in self.own.items()}
 
     @torch.no_grad()
-    def update(self, model: nn.Module, step: int) -> None:
+    def update(self, step: int) -> None:
         """Take in the weights after one more step; `step` were taken before it."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        own = _weights(model)
         for name, average in self.weights.items():
             if average.is_floating_point():
-                average.lerp_(own[name], 1 - decay)
+                average.lerp_(self.own[name], 1 - decay)
             else:
-                average.copy_(own[name])  # a counter has no average
+                average.copy_(self.own[name])  # a counter has no average
 
-    def restart(self, model: nn.Module) -> None:
+    def restart(self) -> None:
         """Forget what was averaged: the average is the model as it is."""
-        _copy({name: weight for name, weight in _weights(model).items() if name in self.weights}, self.weights)
+        _copy(self.own, self.weights)
 
     @contextmanager
-    def applied(self, model: nn.Module) -> Iterator[None]:
+    def applied(self) -> Iterator[None]:
         """Within, the model has the averaged weights; afterwards its own again, whatever happened."""
-        own = {name: weight.detach().clone() for name, weight in _weights(model).items() if name in self.weights}
+        own = {name: weight.detach().clone() for name, weight in self.own.items()}
         try:
-            _copy(self.weights, _weights(model))
+            _copy(self.weights, self.own)
             yield
         finally:
-            _copy(own, _weights(model))
+            _copy(own, self.own)
 
     def tensors(self) -> dict[str, Tensor]:
         """All there is to save, by the names of the model; the tensors are its own, not copies."""

@@ -176,9 +176,9 @@ class Team:
             return cpu_copy(tensors) if self.leads else {}
         kept = {}
         for name, tensor in tensors.items():
-            full = _full(tensor)
+            whole = full(tensor)
             if self.leads:
-                kept.update(cpu_copy({name: full}))
+                kept.update(cpu_copy({name: whole}))
         return kept
 
     def parts(self, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
@@ -208,7 +208,8 @@ def _shard(model: nn.Module) -> None:
         module.set_force_sum_reduction_for_comms(True)  # in a way that gloo knows
 
 
-def _full(tensor: Tensor) -> Tensor:
+def full(tensor: Tensor) -> Tensor:
+    """All of a tensor of which each process has a part; all must ask."""
     from torch.distributed.tensor import DTensor
 
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

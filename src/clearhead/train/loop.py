@@ -26,7 +26,7 @@ from clearhead.train import checkpoints, watch
 from clearhead.train.averaging import Average
 from clearhead.train.checkpoints import Checkpoint
 from clearhead.train.device import Device
-from clearhead.train.distributed import Team
+from clearhead.train.distributed import Team, full
 from clearhead.train.optimizers import load_optimizer_tensors, make_optimizers, optimizer_tensors, set_rates
 from clearhead.train.run import Run, append_line, read_tensors, write_tensors
 from clearhead.train.schedules import Progress, factor
@@ -77,6 +77,7 @@ class Trainer:
         self.spare = self.team.spare(self.model)
         self.team.spread(self.model)
         self.forward = self.team.connect(self.device.prepare(self.model), self.device.place)
+        self.weights = list(self.model.parameters())
         self.optimizers = make_optimizers(self.model, self.config)
         self.average = Average(self.model, self.config.average)
 
@@ -117,19 +118,18 @@ class Trainer:
         loss, count = self._gradients(batches)
         if not torch.isfinite(loss):
             raise RunError(self._diverged(float(loss)))
-        if self.config.clip is not None:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+        self._scale_gradients(count)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        self.average.update(self.model, self.step)
+        self.average.update(self.step)
         self.step += 1
         seconds = self.team.agree(time.perf_counter() - began)
         self.progress.spend(seconds)
         self._log(Step(self.step, float(loss), rate, int(count), seconds))
 
     def _gradients(self, batches: list[Examples]) -> tuple[Tensor, Tensor]:
-        """Add up the gradient of the mean loss over all tokens of all batches; give that mean, and their number."""
+        """Add up the gradients over all tokens of all batches; give the mean loss, and their number."""
         total, count = [], []
         for number, examples in enumerate(batches, start=1):
             with self.team.collecting(self.forward, last=number == len(batches)):
@@ -138,10 +138,15 @@ class Trainer:
             total.append(loss.detach())
             count.append(tokens)
         tokens = self.team.sum(torch.stack(count).sum())
-        for parameter in self.model.parameters():
-            if parameter.grad is not None:
-                parameter.grad.div_(tokens)
         return self.team.sum(torch.stack(total).sum()) / tokens, tokens
+
+    def _scale_gradients(self, tokens: Tensor) -> None:
+        """From the sum over all tokens to their mean, or to the longest gradient that is allowed, if that is less."""
+        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
+        factor = 1 / tokens
+        if self.config.clip is not None:
+            factor = torch.minimum(factor, self.config.clip / full(nn.utils.get_total_norm(gradients)))
+        torch._foreach_mul_(gradients, factor)
 
     def _loss(self, examples: Examples) -> tuple[Tensor, Tensor]:
         """The sum of the losses of this process's rows of a batch, and the number of their tokens."""
@@ -162,7 +167,7 @@ class Trainer:
 
     def evaluate(self) -> Evaluation:
         """Measure the averaged weights, if there is an average, and remember whether they are the best so far."""
-        with self.average.applied(self.model), self._assembled() as model:
+        with self.average.applied(), self._assembled() as model:
             found = self.team.first(lambda: self._measured(model))
             if self.config.patience is not None and found.loss < self.best:
                 self._keep_best()
@@ -190,7 +195,7 @@ class Trainer:
             return
         weights, header = read_tensors(self.best_weights)
         self.model.load_state_dict(self.team.parts(weights, self.model.state_dict()))
-        self.average.restart(self.model)
+        self.average.restart()
         self.listener.on_note(f"the best weights by validation loss are those of step {header['step']}: they are kept")
 
     @property

@@ -117,7 +117,7 @@ def _settled_tokenizer(run: Run, config: Config, trained: Run | None) -> Tokeniz
 def _finish(run: Run, trainer: Trainer) -> Evaluation:
     """Train to the end, and leave the weights and the card."""
     found = trainer.train()
-    with trainer.average.applied(trainer.model):
+    with trainer.average.applied():
         weights = trainer.team.whole(trainer.model.state_dict())
 
     def leave() -> None:
