@@ -29,9 +29,9 @@ SETTINGS = (
     "train.schedule=linear",
     "train.warmup=0.02",
     "train.label_smoothing=0",
-    "train.max_steps=1000",
-    "train.max_minutes=1.5",
-    "train.evaluate_every=500",
+    "train.max_steps=1100",
+    "train.max_minutes=1.6",
+    "train.evaluate_every=550",
 )
 SENTENCES = ("we are eating bread", "the red cars are in the street", "does your sister want to read the new book?")
 
