@@ -11,7 +11,7 @@ Each method takes one thing or a list of them, and gives one or a list.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ import torch
 
 from clearhead.bundled import find
 from clearhead.config import Config
-from clearhead.data.collate import pad
 from clearhead.decode import Prompts, Settings, pieces, steps, write
 from clearhead.errors import RunError
 from clearhead.models.word_vectors import analogy, neighbours
@@ -29,6 +28,7 @@ from clearhead.text import Tokenizer
 from clearhead.train.pixels import normalised
 from clearhead.train.run import Facts, Run
 from clearhead.train.tasks.words import word_ids
+from clearhead.translator import Candidate, Translator
 
 ABILITIES = {
     "translate": "translate",
@@ -66,26 +66,17 @@ class Model:
             raise RunError(f"{self.run.path} has no tokenizer: its model does not read text")
         return self._tokenizer
 
-    def translate(self, text: str | Sequence[str], beams: int = 4) -> Any:
-        """The likeliest translation that a beam search finds."""
-        self._must("translate")
-        if isinstance(text, str):
-            return self.translate([text], beams)[0]
-        said = [i for i, each in enumerate(text) if each.strip()]  # nothing said is nothing to translate
-        ids = self.tokenizer.encode_batch([text[i] for i in said])
-        written = dict(zip(said, self._written(ids, Settings(beams=beams)), strict=True))
-        return [self.tokenizer.decode(written[i]) if i in written else "" for i in range(len(text))]
+    def translate(self, text: str | Sequence[str], beams: int = 4, **settings: Any) -> Any:
+        """The likeliest translation that a beam search finds; the settings are those of `clearhead.decode.Settings`."""
+        texts = [text] if isinstance(text, str) else text
+        written = [found[0].text for found in self.translator(beams=beams, **settings).stream(texts)]
+        return written[0] if isinstance(text, str) else written
 
-    def _written(self, sources: list[list[int]], settings: Settings, rows: int = 32) -> Iterator[list[int]]:
-        vocabulary = self.tokenizer
-        for begin in range(0, len(sources), rows):
-            chunk = sources[begin : begin + rows]
-            source = torch.from_numpy(pad(chunk, vocabulary.pad, stop=vocabulary.stop))
-            with torch.inference_mode():
-                state = self.network.start(source)
-            longest = [2 * len(ids) + 12 for ids in chunk]
-            prompts = Prompts([[vocabulary.start]] * len(chunk), vocabulary.stop, longest)
-            yield from (hypotheses[0].ids for hypotheses in write(self.network, state, prompts, settings))
+    def translator(self, on_note: Callable[[str], None] = lambda _note: None, **settings: Any) -> Translator:
+        """For more than one good translation of a text, with scores, or for more texts than memory holds."""
+        self._must("translate")
+        chosen, longest = Settings.of(**settings), self.config.data.max_length - 1
+        return Translator(self.network, self.tokenizer, longest, chosen, on_note)
 
     def generate(
         self, prompt: str, *, max_tokens: int = 200, stream: bool = False, stops: Sequence[str] = (), **settings: Any
@@ -101,7 +92,12 @@ class Model:
         return said if stream else prompt + "".join(said)
 
     def _tokens(self, ids: list[int], settings: Settings) -> Iterator[int]:
-        for step in steps(self.network, self.network.start(), Prompts([ids]), settings):
+        prompts = Prompts([ids])
+        if settings.beams > 1:  # known only when all is written
+            [found] = write(self.network, self.network.start(), prompts, settings)
+            yield from found[0].ids
+            return
+        for step in steps(self.network, self.network.start(), prompts, settings):
             yield from (token.id for token in step)
 
     def classify(self, item: Any) -> Any:
@@ -179,4 +175,4 @@ def load(path: str | Path) -> Model:
     return Model(Run.open(find(path)))
 
 
-__all__ = ["Facts", "Label", "Model", "load"]
+__all__ = ["Candidate", "Facts", "Label", "Model", "Translator", "load"]

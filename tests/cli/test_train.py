@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,22 @@ def test_train_says_what_it_found_and_where(say: Say) -> None:
 
 def test_lines_of_standard_input_are_translated(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(say)
-    monkeypatch.setattr("sys.stdin", ["a i\n", "b k\n"])
-    assert len(say("translate", "run").splitlines()) == 2
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"a i\n\r\nb k")))
+    assert say("translate", "run") == "".join(say("translate", "run", line) for line in ("a i", "", "b k"))
+
+
+def test_several_translations_come_with_their_scores(say: Say) -> None:
+    trained(say)
+    lines = say("translate", "run", "a i", "--n-best", "3").splitlines()
+    scores = [float(line.split("\t")[0]) for line in lines]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    (answer,) = say("translate", "run", "a i", "--n-best", "3", "--json")
+    found = [answer, *answer["others"]]
+    assert [f"{each['score']:.4f}\t{each['translation']}" for each in found] == lines
+    assert say("translate", "run", "a i", "--temperature", "2", "--seed", "3") == say(
+        "translate", "run", "a i", "--temperature", "2", "--seed", "3"
+    )
 
 
 def test_a_finished_run_is_resumed_to_the_same_scores(say: Say) -> None:
@@ -157,6 +172,39 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(name: str, capsys: pyt
     assert said.err.count("\n") == 1
     assert said.err.startswith(f"clearhead: {sentence}")
     assert files() == before
+
+
+WRONG_SETTINGS = {
+    (
+        "--temperature",
+        "0.7",
+        "--beams",
+        "4",
+    ): "temperature=0.7 draws at random and beams=4 searches; choose one",
+    ("--n-best", "3", "--beams", "2"): "n_best=3 hypotheses need as many beams, and beams=2",
+    ("--beams", "-1"): "beams=-1 must be 1 or more",
+    ("--temperature", "-1"): "temperature=-1.0 must be 0 or more",
+    ("--top-p", "0"): "top_p=0.0 must be above 0 and at most 1",
+}
+
+
+def test_settings_that_cannot_be_are_one_sentence(say: Say, capsys: pytest.CaptureFixture[str]) -> None:
+    trained(say)
+    for words, sentence in WRONG_SETTINGS.items():
+        capsys.readouterr()
+        assert _run(["translate", "run", "a i", *words], debug=False) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.startswith(f"clearhead: {sentence}")
+
+
+def test_input_that_is_not_text_is_refused_by_its_line(
+    say: Say, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(say)
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"a i\n\xff\xfe\n")))
+    assert _run(["translate", "run"], debug=False) == 2
+    assert capsys.readouterr().err == "clearhead: standard input, line 2: is not UTF-8 text\n"
 
 
 def test_runs_of_different_tasks_and_labels_never_seen(say: Say, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +23,35 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 def print_json(value: Any) -> None:
     """One JSON document on standard output, non-ASCII text kept readable."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def read_lines() -> Iterator[str]:
+    """The lines of standard input as they come, without their ends; what is not UTF-8 is refused by its number."""
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        try:
+            yield line.decode("utf-8").rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise DataError("is not UTF-8 text", path="standard input", line=number) from None
+
+
+@contextmanager
+def counting(what: str, shown: bool) -> Iterator[Callable[[], None]]:
+    """Call it for each thing that is done; on a terminal it shows how many there are and how fast they come."""
+    if not (shown and sys.stderr.isatty() and not sys.stdout.isatty()):
+        yield lambda: None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(f"0 {what}", total=None)
+
+        def one_more() -> None:
+            progress.advance(bar)
+            task = progress.tasks[bar]
+            progress.update(bar, description=f"{task.completed:,.0f} {what}, {task.speed or 0:,.0f} a second")
+
+        yield one_more
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], folds: int = -1) -> None:

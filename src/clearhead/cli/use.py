@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.output import Json, print_json
+from clearhead.cli.output import Json, counting, print_json, read_lines
+
+if TYPE_CHECKING:
+    from clearhead.api import Candidate
 
 ModelPath = Annotated[str, typer.Argument(help="A run directory, or a name that `clearhead models` lists.")]
+
+
+Beams = Annotated[int | None, typer.Option(help="Beginnings kept by the search; 1 = greedy.")]
+NoRepeat = Annotated[int, typer.Option(help="No run of so many tokens is written twice; 0 = may repeat.")]
+Penalty = Annotated[float, typer.Option("--repetition-penalty", help="Above 1, what was said becomes less likely.")]
+TopK = Annotated[int | None, typer.Option(help="Draw from the k likeliest.")]
+TopP = Annotated[float, typer.Option(help="Draw from the likeliest that together have probability p.")]
+MinP = Annotated[float, typer.Option(help="Draw from those at least so likely, relative to the likeliest.")]
+Seed = Annotated[int | None, typer.Option(help="The same seed writes the same text.")]
 
 
 def translate(
@@ -18,37 +31,84 @@ def translate(
     text: Annotated[
         str | None, typer.Argument(help="What to translate; without it, the lines of standard input.")
     ] = None,
-    beams: Annotated[int, typer.Option(min=1, help="Beginnings kept; 1 = greedy.")] = 4,
+    beams: Beams = None,
+    n_best: Annotated[int, typer.Option(help="Translations of each text, the best first.")] = 1,
+    length_penalty: Annotated[float, typer.Option(help="A score is log-probability over length^penalty.")] = 1.0,
+    groups: Annotated[int, typer.Option(help="Beams in so many groups that should differ.")] = 1,
+    diversity: Annotated[float, typer.Option(help="How much the groups should differ.")] = 0.0,
+    no_repeat: NoRepeat = 0,
+    repetition_penalty: Penalty = 1.0,
+    temperature: Annotated[float, typer.Option(help="Above 0, draw instead of search.")] = 0.0,
+    top_k: TopK = None,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    seed: Seed = None,
     as_json: Json = False,
 ) -> None:
-    """Translate a text, or every line of standard input."""
+    """Translate a text, or every line of standard input, however many there are.
+
+    Several translations of a text stand on lines of their own, after their score and a tab.
+    """
     import clearhead
 
     loaded = clearhead.load(model)
-    texts = [line.rstrip("\n") for line in sys.stdin] if text is None else [text]
-    written = loaded.translate(texts, beams)
+    searching = {"n_best": n_best, "length_penalty": length_penalty, "groups": groups, "diversity": diversity}
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
+    rules = {"no_repeat": no_repeat, "repetition_penalty": repetition_penalty}
+    chosen = (1 if temperature else max(4, n_best)) if beams is None else beams
+    translator = loaded.translator(_note, beams=chosen, scored=as_json, **searching, **drawing, **rules)
+    sources = [text] if text is not None else read_lines()
     if as_json:
-        print_json([{"text": source, "translation": target} for source, target in zip(texts, written, strict=True)])
-    else:
-        for line in written:
-            typer.echo(line)
+        asked = list(sources)
+        print_json([_record(*each) for each in zip(asked, translator.stream(asked), strict=True)])
+        return
+    with counting("lines", shown=text is None) as count:
+        for found in translator.stream(sources):
+            for each in found:
+                sys.stdout.write(f"{each.text}\n" if n_best == 1 else f"{each.score:.4f}\t{each.text}\n")
+            count()
+
+
+def _record(source: str, found: Sequence[Candidate]) -> dict[str, Any]:
+    several = [{"translation": each.text, "score": each.score} for each in found]
+    return {"text": source, **several[0], "others": several[1:]}
+
+
+def _note(sentence: str) -> None:
+    sys.stderr.write(f"clearhead: {sentence}\n")
 
 
 def generate(
     model: ModelPath,
     prompt: Annotated[str, typer.Argument(help="What the text begins with.")] = "",
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to write.")] = 200,
-    temperature: Annotated[float, typer.Option(min=0, help="0 = always the likeliest.")] = 0.8,
-    top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest.")] = None,
-    top_p: Annotated[float, typer.Option(min=0, max=1, help="Draw from the likeliest that make up p.")] = 1.0,
-    seed: Annotated[int | None, typer.Option(help="The same seed writes the same text.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 = always the likeliest; 0.8 unless said.")] = None,
+    beams: Beams = None,
+    no_repeat: NoRepeat = 0,
+    repetition_penalty: Penalty = 1.0,
+    top_k: TopK = None,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    stop: Annotated[list[str] | None, typer.Option(help="End before this; may be given several times.")] = None,
+    seed: Seed = None,
     as_json: Json = False,
 ) -> None:
     """Write a text that goes on from a prompt."""
     import clearhead
 
-    settings: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    pieces = clearhead.load(model).generate(prompt, max_tokens=max_tokens, stream=True, **settings)
+    drawn = (0.0 if beams and beams > 1 else 0.8) if temperature is None else temperature
+    settings: dict[str, Any] = {
+        "temperature": drawn,
+        "beams": beams or 1,
+        "no_repeat": no_repeat,
+        "repetition_penalty": repetition_penalty,
+        "top_k": top_k,
+        "top_p": top_p,
+        "min_p": min_p,
+        "seed": seed,
+    }
+    loaded = clearhead.load(model)
+    pieces = loaded.generate(prompt, max_tokens=max_tokens, stream=True, stops=stop or (), **settings)
     if as_json:
         print_json({"prompt": prompt, "text": prompt + "".join(pieces)})
         return

@@ -3,6 +3,7 @@
     prompts = Prompts([[start], [start, 7]], stop=stop)
     found = write(model, state, prompts, Settings(beams=4, n_best=2))          # whole texts
     for step in steps(model, state, prompts, Settings(temperature=0.8)): ...   # token by token
+    found = write_all(model, sources, Special(pad, start, stop), Settings())   # of many sources
     for piece in pieces(tokens, tokenizer.decode, stops=["."]): ...            # their text
 
 Settings and the text of a stream need no torch, and do not import it.
@@ -19,6 +20,7 @@ from clearhead.decode.stream import TextStream, pieces
 
 if TYPE_CHECKING:
     from clearhead.decode.beam import beam_search
+    from clearhead.decode.many import Special, write_all
     from clearhead.decode.plan import Prompts
     from clearhead.decode.stepper import Attending, Stepper
     from clearhead.decode.writing import Token, steps, write
@@ -26,11 +28,13 @@ if TYPE_CHECKING:
 _NEED_TORCH = {
     "Attending": "stepper",
     "Prompts": "plan",
+    "Special": "many",
     "Stepper": "stepper",
     "Token": "writing",
     "beam_search": "beam",
     "steps": "writing",
     "write": "writing",
+    "write_all": "many",
 }
 
 
@@ -45,6 +49,7 @@ __all__ = [
     "Hypothesis",
     "Prompts",
     "Settings",
+    "Special",
     "Stepper",
     "TextStream",
     "Token",
@@ -52,4 +57,5 @@ __all__ = [
     "pieces",
     "steps",
     "write",
+    "write_all",
 ]

@@ -14,13 +14,13 @@ import torch
 from clearhead.config import Config
 from clearhead.data import Pair
 from clearhead.data.collate import pad
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Settings, Special, write_all
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
 from clearhead.train.metrics import Score, bleu, chrf, exact_match
 from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Workspace
-from clearhead.train.tasks.common import device_of, read_kind, trained_tokenizer
+from clearhead.train.tasks.common import read_kind, trained_tokenizer
 from clearhead.train.tasks.writing import WritingTask
 from clearhead.train.watch import LONGEST, Example
 
@@ -60,23 +60,12 @@ class Translate(WritingTask):
         sample = f"{pairs[0].source} → {written[0]}"
         return (bleu(written, references), chrf(written, references), exact_match(written, references)), sample
 
-    def translate(self, model: Any, sources: Sequence[list[int]], rows: int = 64) -> list[str]:
-        """Translations by beam search, in the order of the sources."""
-        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-        written: dict[int, list[int]] = {}
-        for first in range(0, len(order), rows):
-            chunk = order[first : first + rows]
-            ids = self._write(model, [sources[i] for i in chunk])
-            written.update(zip(chunk, ids, strict=True))
-        return self.vocabulary.decode_batch([written[i] for i in range(len(sources))])
-
-    def _write(self, model: Any, sources: Sequence[list[int]]) -> list[list[int]]:
-        device, vocabulary = device_of(model), self.vocabulary
-        source = torch.from_numpy(pad(sources, vocabulary.pad, stop=vocabulary.stop)).to(device)
-        longest = [2 * len(each) + 12 for each in sources]
-        prompts = Prompts([[vocabulary.start]] * len(sources), vocabulary.stop, longest, device=device)
-        found = write(model, model.start(source), prompts, Settings(beams=self.beams))
-        return [hypotheses[0].ids for hypotheses in found]
+    def translate(self, model: Any, sources: Sequence[list[int]]) -> list[str]:
+        """The best translation that is found of each source."""
+        vocabulary = self.vocabulary
+        special = Special(vocabulary.pad, vocabulary.start, vocabulary.stop)
+        found = write_all(model, sources, special, Settings(beams=self.beams))
+        return vocabulary.decode_batch([hypotheses[0].ids for hypotheses in found])
 
     def example(self) -> Example:
         """The first held-out pair."""

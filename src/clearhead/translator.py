@@ -1,0 +1,75 @@
+"""Texts in, translations out, of any number and any length: what `translate` does beyond the search itself.
+
+Lines are taken in windows, so that a file of any size needs little memory: the first of one line, for a quick first
+answer, and each of twice as many as the last. Within a window similar lengths go together. A text that is longer than
+what the model learned from is cut at the ends of sentences, and its parts are translated one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from clearhead.decode import Hypothesis, Settings, Special, write_all
+from clearhead.text import Tokenizer
+from clearhead.text.sentences import cut
+
+LARGEST = 2048  # lines in a window
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A translation, and its score: the higher, the likelier the model finds it; not a number if not asked for."""
+
+    text: str
+    score: float
+
+
+@dataclass
+class Translator:
+    """A network that translates, with its vocabulary."""
+
+    network: Any
+    tokenizer: Tokenizer
+    longest: int  # tokens of a source
+    settings: Settings
+    on_note: Callable[[str], None] = lambda _note: None
+    special: Special = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.special = Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+
+    def stream(self, texts: Iterable[str]) -> Iterator[list[Candidate]]:
+        """The candidates of each text, in order, the best first."""
+        waiting, size, first = iter(texts), 1, 1
+        while window := list(islice(waiting, size)):
+            yield from self.window(window, first)
+            size, first = min(2 * size, LARGEST), first + len(window)
+
+    def window(self, texts: Sequence[str], first: int = 1) -> list[list[Candidate]]:
+        """The same for texts that are all there; `first` is the number of the first, for notes."""
+        parts = [self._parts(text, number) for number, text in enumerate(texts, start=first)]
+        found = iter(write_all(self.network, [ids for each in parts for ids in each], self.special, self.settings))
+        return [
+            self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
+            for text, each in zip(texts, parts, strict=True)
+        ]
+
+    def _parts(self, text: str, number: int) -> list[list[int]]:
+        """The ids of a text, in parts that are short enough; none if there is nothing that could be translated."""
+        encode = self.tokenizer.encode
+        parts = [encode(part) for part in cut(text, self.longest, lambda part: len(encode(part)))]
+        if len(parts) > 1:
+            self.on_note(f"text {number} is longer than {self.longest} tokens: translated in {len(parts)} parts")
+        if parts and all(token == self.tokenizer.unknown for ids in parts for token in ids):
+            self.on_note(f"text {number} has nothing that the model knows: it stays as it is")
+            return []
+        return parts
+
+    def _joined(self, parts: Sequence[Sequence[Hypothesis]]) -> list[Candidate]:
+        """The best of all parts as one text, then the second best, as far as every part has one."""
+        ranks = list(zip(*parts, strict=False))
+        texts = (" ".join(self.tokenizer.decode_batch([part.ids for part in rank])) for rank in ranks)
+        return [Candidate(t, sum(p.score for p in rank) / len(rank)) for t, rank in zip(texts, ranks, strict=True)]
