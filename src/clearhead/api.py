@@ -25,9 +25,7 @@ from clearhead.decode import Prompts, Settings, pieces, steps, write
 from clearhead.errors import RunError
 from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.text import Tokenizer
-from clearhead.train.pixels import normalised
 from clearhead.train.run import Facts, Run
-from clearhead.train.tasks.words import word_ids
 from clearhead.translator import Candidate, Translator
 
 ABILITIES = {
@@ -118,6 +116,7 @@ class Model:
 
     def _image(self, item: Any) -> torch.Tensor:
         from clearhead.data import pixels
+        from clearhead.train.pixels import normalised
 
         sizes = self.facts.sizes
         image = Path(item) if isinstance(item, str) else item if isinstance(item, Path) else np.asarray(item)
@@ -158,7 +157,7 @@ class Model:
     def _words(self) -> tuple[torch.Tensor, list[str]]:
         """(V, D), and the word of each row."""
         self._must("words")
-        ids = word_ids(self.tokenizer)
+        ids = self.tokenizer.word_ids()
         return self.network.vectors[ids], self.tokenizer.pieces(ids)
 
     def _folded(self, word: str) -> str:

@@ -40,7 +40,7 @@ SIZES: tuple[Size, ...] = get_args(Size)
 class Section(BaseModel):
     """One part of the configuration: it cannot be changed, and refuses what it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
 
 class TokenizerConfig(Section):

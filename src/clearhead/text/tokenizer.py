@@ -165,6 +165,11 @@ class Tokenizer:
             return pieces
         return [self._library.decoder.decode([piece]) for piece in pieces]
 
+    def word_ids(self) -> list[int]:
+        """The ids that stand for words, frequent ones first: special tokens and marks do not."""
+        tokens = self.pieces(range(len(self)))
+        return [i for i, token in enumerate(tokens) if token not in SPECIALS and any(map(str.isalnum, token))]
+
     def id(self, token: str) -> int:
         """The id of a token of the vocabulary; the unknown id if it is not there."""
         index = self._library.token_to_id(token)

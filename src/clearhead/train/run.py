@@ -89,6 +89,21 @@ class Run:
 
     def load_model(self) -> tuple[dict[str, Tensor], Facts]:
         """The finished weights, tied ones under each of their names, and what goes with them."""
+        tensors, facts = self._stored()
+        return _with_tied(tensors, _outline(self.config, facts.sizes)), facts
+
+    def load_network(self) -> tuple[nn.Module, Facts]:
+        """The finished model, ready to be used, and what goes with it."""
+        stored, facts = self._stored()
+        network = build(self.config, facts.sizes)
+        tensors = _with_tied(stored, network)
+        if problem := _misfit(tensors, network.state_dict()):
+            raise RunError(f"{self.path}: model.safetensors does not fit config.yaml: {problem}")
+        network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+        return network.eval(), facts
+
+    def _stored(self) -> tuple[dict[str, Tensor], Facts]:
+        """What the file has: each tied weight once."""
         path = self.path / "model.safetensors"
         if not path.is_file():
             raise RunError(f"{self.path} has no model yet; finish it with `clearhead resume {self.path}`")
@@ -96,18 +111,7 @@ class Run:
         if header.get("format") != "clearhead 1":
             raise RunError(f"{path} was written by another version ({header.get('format', 'unknown')})")
         said = json.loads(header["facts"])
-        facts = Facts(Sizes(**said["sizes"]), tuple(said["labels"]))
-        tied = tied_names(_outline(self.config, facts.sizes))
-        return {name: tensors[first] for name, first in tied.items() if first in tensors} | tensors, facts
-
-    def load_network(self) -> tuple[nn.Module, Facts]:
-        """The finished model, ready to be used, and what goes with it."""
-        tensors, facts = self.load_model()
-        network = build(self.config, facts.sizes)
-        if problem := _misfit(tensors, network.state_dict()):
-            raise RunError(f"{self.path}: model.safetensors does not fit config.yaml: {problem}")
-        network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-        return network.eval(), facts
+        return tensors, Facts(Sizes(**said["sizes"]), tuple(said["labels"]))
 
     def load_tokenizer(self) -> Tokenizer | None:
         """Text <-> ids, where the run has it already."""
@@ -120,6 +124,11 @@ def tied_names(network: nn.Module) -> dict[str, str]:
     first: dict[int, str] = {}
     names = ((name, first.setdefault(id(each), name)) for name, each in network.state_dict(keep_vars=True).items())
     return {name: known for name, known in names if name != known}
+
+
+def _with_tied(tensors: Mapping[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
+    """A tied weight under each of the names that it has in a network."""
+    return {name: tensors[first] for name, first in tied_names(network).items() if first in tensors} | dict(tensors)
 
 
 def _outline(config: Config, sizes: Sizes) -> nn.Module:

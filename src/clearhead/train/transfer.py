@@ -30,7 +30,6 @@ from clearhead.text import Tokenizer
 from clearhead.text.schemes import SPACE
 from clearhead.train.run import Run
 from clearhead.train.task import Task
-from clearhead.train.tasks.words import word_ids
 
 # Where the models that read a text with one encoder have it, and its parts.
 ENCODERS: dict[TaskName, str] = {"lm": "", "classify": "encoder.", "tag": "encoder."}
@@ -174,7 +173,7 @@ def take_vectors(trained: Run, model: nn.Module, tokenizer: Tokenizer) -> str:
         table[here] = scale * vectors[there]
         embedding.start_from(table)
     return (
-        f"begins with the vectors of {len(set(there)):,} of {len(word_ids(theirs)):,} words of {trained.path}, "
+        f"begins with the vectors of {len(set(there)):,} of {len(theirs.word_ids()):,} words of {trained.path}, "
         f"for {len(here):,} of {len(tokenizer):,} tokens"
     )
 
@@ -186,7 +185,7 @@ def words_in_common(here: Tokenizer, there: Tokenizer) -> dict[int, int]:
         return {}
     pieces = enumerate(here.pieces(range(len(here))))
     candidates = {index: piece.removeprefix(mark) for index, piece in pieces if piece.startswith(mark)}
-    known = set(word_ids(there))
+    known = set(there.word_ids())
     cut = zip(candidates, there.encode_batch(list(candidates.values())), strict=True)
     return {index: ids[0] for index, ids in cut if len(ids) == 1 and ids[0] in known}
 

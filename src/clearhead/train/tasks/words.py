@@ -64,7 +64,7 @@ class Words(Task):
         self.tokenizer = self.vocabulary = _vocabulary(config, workspace, dataset.train)
         self.train = _tokens(dataset.train, self.vocabulary, workspace, "train")
         self.held_out = _tokens(dataset.validation, self.vocabulary, workspace, "validation")
-        self.known = word_ids(self.vocabulary)
+        self.known = self.vocabulary.word_ids()
         counts = np.zeros(len(self.vocabulary), np.int64)  # (V,): of words only
         counts[self.known] = count_tokens(self.train, len(self.vocabulary))[self.known]
         if not counts.any():
@@ -182,12 +182,6 @@ def drawn(cumulative: Shares, count: int, random: np.random.Generator) -> Ids:
 # --- vocabulary ---
 
 
-def word_ids(vocabulary: Tokenizer) -> list[int]:
-    """The ids that stand for words, frequent ones first: special tokens and marks do not."""
-    tokens = vocabulary.pieces(range(len(vocabulary)))
-    return [i for i, token in enumerate(tokens) if token not in SPECIALS and any(map(str.isalnum, token))]
-
-
 def count_tokens(tokens: TokenFile, size: int) -> Ids:
     """(V,): how often each id occurs."""
     counts = np.zeros(size, np.int64)
@@ -203,7 +197,7 @@ def _vocabulary(config: Config, workspace: Workspace, texts: Any) -> Tokenizer:
     if workspace.tokenizer is not None:
         return whole
     least, counts = config.model.min_count, count_tokens(_tokens(texts, whole, workspace, "train"), len(whole))
-    if (counts[word_ids(whole)] >= least).sum() < 2:
+    if (counts[whole.word_ids()] >= least).sum() < 2:
         raise DataError(
             f"has no two words that occur {least} times; lower model.min_count or add text", path=config.data.path
         )
