@@ -30,7 +30,7 @@ def network(tokenizer: Tokenizer) -> torch.nn.Module:
 
 
 def make(network: torch.nn.Module, tokenizer: Tokenizer, longest: int = 97, **settings: object) -> Translator:
-    return Translator(network, tokenizer, longest, Settings.of(**settings))
+    return Translator(network, tokenizer, longest, longest, Settings.of(**settings))
 
 
 @pytest.mark.parametrize("settings", [{}, {"beams": 3, "n_best": 2}])
@@ -63,7 +63,7 @@ def test_a_long_text_is_translated_in_parts(network: torch.nn.Module, tokenizer:
     [[whole]] = short.window(["a b . c b . a"], first=7)
     [[first], [second]] = short.window(["a b .", "c b . a"])
     assert whole.text == f"{first.text} {second.text}"
-    assert notes == ["text 7 is longer than 4 tokens: translated in 2 parts"]
+    assert notes == ["text 7 is longer than what the model learned from: translated in 2 parts"]
 
 
 def test_a_text_of_unknown_words_stays_as_it_is(network: torch.nn.Module, tokenizer: Tokenizer) -> None:

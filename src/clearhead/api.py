@@ -74,7 +74,7 @@ class Model:
         """For more than one good translation of a text, with scores, or for more texts than memory holds."""
         self._must("translate")
         chosen, longest = Settings.of(**settings), self.config.data.max_length - 1
-        return Translator(self.network, self.tokenizer, longest, chosen, on_note)
+        return Translator(self.network, self.tokenizer, self.facts.usual or longest, longest, chosen, on_note)
 
     def generate(
         self, prompt: str, *, max_tokens: int = 200, stream: bool = False, stops: Sequence[str] = (), **settings: Any

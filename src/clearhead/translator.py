@@ -2,7 +2,8 @@
 
 Lines are taken in windows, so that a file of any size needs little memory: the first of one line, for a quick first
 answer, and each of twice as many as the last. Within a window similar lengths go together. A text that is longer than
-what the model learned from is cut at the ends of sentences, and its parts are translated one by one.
+what the model learned from is cut at the ends of sentences, and its parts are translated one by one: a model that has
+only seen short texts makes nothing good of a long one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Translator:
 
     network: Any
     tokenizer: Tokenizer
-    longest: int  # tokens of a source
+    usual: int  # tokens of a source in training; what has more is translated in parts of whole sentences
+    longest: int  # tokens of a source at most; a sentence that has more is cut
     settings: Settings
     on_note: Callable[[str], None] = lambda _note: None
     special: Special = field(init=False)
@@ -60,13 +62,18 @@ class Translator:
     def _parts(self, text: str, number: int) -> list[list[int]]:
         """The ids of a text, in parts that are short enough; none if there is nothing that could be translated."""
         encode = self.tokenizer.encode
-        parts = [encode(part) for part in cut(text, self.longest, lambda part: len(encode(part)))]
+        parts = [encode(part) for part in cut(text, self.usual, self.longest, lambda part: len(encode(part)))]
         if len(parts) > 1:
-            self.on_note(f"text {number} is longer than {self.longest} tokens: translated in {len(parts)} parts")
-        if parts and all(token == self.tokenizer.unknown for ids in parts for token in ids):
+            self.on_note(f"text {number} is longer than what the model learned from: translated in {len(parts)} parts")
+        if parts and not any(self._says_something(ids) for ids in parts):
             self.on_note(f"text {number} has nothing that the model knows: it stays as it is")
             return []
         return parts
+
+    def _says_something(self, ids: list[int]) -> bool:
+        """Whether a token is known and more than the sign of a blank."""
+        known = [token for token in ids if token != self.tokenizer.unknown]
+        return any(piece.strip("▁ ") for piece in self.tokenizer.pieces(known))
 
     def _joined(self, parts: Sequence[Sequence[Hypothesis]]) -> list[Candidate]:
         """The best of all parts as one text, then the second best, as far as every part has one."""

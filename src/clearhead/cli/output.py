@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,19 @@ def read_lines() -> Iterator[str]:
             yield line.decode("utf-8").rstrip("\r\n")
         except UnicodeDecodeError:
             raise DataError("is not UTF-8 text", path="standard input", line=number) from None
+
+
+def notes(most: int = 5) -> Callable[[str], None]:
+    """What the user should know, on standard error; a million lines do not make a million notes."""
+    said = count(1)
+
+    def note(sentence: str) -> None:
+        if (number := next(said)) <= most:
+            sys.stderr.write(f"clearhead: {sentence}\n")
+        elif number == most + 1:
+            sys.stderr.write("clearhead: and more of this kind\n")
+
+    return note
 
 
 @contextmanager

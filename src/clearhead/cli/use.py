@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.output import Json, counting, print_json, read_lines
+from clearhead.cli.output import Json, counting, notes, print_json, read_lines
 
 if TYPE_CHECKING:
     from clearhead.api import Candidate
@@ -56,7 +56,7 @@ def translate(
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
     rules = {"no_repeat": no_repeat, "repetition_penalty": repetition_penalty}
     chosen = (1 if temperature else max(4, n_best)) if beams is None else beams
-    translator = loaded.translator(_note, beams=chosen, scored=as_json, **searching, **drawing, **rules)
+    translator = loaded.translator(notes(), beams=chosen, scored=as_json, **searching, **drawing, **rules)
     sources = [text] if text is not None else read_lines()
     if as_json:
         asked = list(sources)
@@ -72,10 +72,6 @@ def translate(
 def _record(source: str, found: Sequence[Candidate]) -> dict[str, Any]:
     several = [{"translation": each.text, "score": each.score} for each in found]
     return {"text": source, **several[0], "others": several[1:]}
-
-
-def _note(sentence: str) -> None:
-    sys.stderr.write(f"clearhead: {sentence}\n")
 
 
 def generate(

@@ -13,18 +13,27 @@ ENDS = (
 )
 
 
-def cut(text: str, longest: int, length: Callable[[str], int]) -> list[str]:
+def cut(text: str, usual: int, longest: int, length: Callable[[str], int]) -> list[str]:
+    """A text of more than the usual length in parts of whole sentences; only a sentence above the longest is cut."""
+    text = text.strip()
+    if not text or length(text) <= usual:
+        return [text] if text else []
+    parts = _joined(_pieces(text, ENDS[0]), usual, length)
+    return [piece for part in parts for piece in _fitted(part, longest, length)]
+
+
+def _fitted(text: str, longest: int, length: Callable[[str], int]) -> list[str]:
     """Parts no longer than `longest`, as few as come of taking what fits, one after the other; never an empty one."""
     text = text.strip()
     if not text or length(text) <= longest:
         return [text] if text else []
     for end in ENDS:
         if len(pieces := _pieces(text, end)) > 1:
-            return [part for joined in _joined(pieces, longest, length) for part in cut(joined, longest, length)]
+            return [part for joined in _joined(pieces, longest, length) for part in _fitted(joined, longest, length)]
     middle = len(text) // 2
     if not middle:  # one character that is more than fits
         return [text]
-    return [*cut(text[:middle], longest, length), *cut(text[middle:], longest, length)]
+    return [*_fitted(text[:middle], longest, length), *_fitted(text[middle:], longest, length)]
 
 
 def _pieces(text: str, end: re.Pattern[str]) -> list[str]:

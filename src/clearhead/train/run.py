@@ -38,6 +38,7 @@ class Facts:
 
     sizes: Sizes
     labels: tuple[str, ...] = field(default=())
+    usual: int = 0  # tokens of a source, which 99 of 100 had no more of; 0 = not known
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Run:
         if header.get("format") != "clearhead 1":
             raise RunError(f"{path} was written by another version ({header.get('format', 'unknown')})")
         said = json.loads(header["facts"])
-        return tensors, Facts(Sizes(**said["sizes"]), tuple(said["labels"]))
+        return tensors, Facts(Sizes(**said["sizes"]), tuple(said["labels"]), said.get("usual", 0))
 
     def load_tokenizer(self) -> Tokenizer | None:
         """Text <-> ids, where the run has it already."""

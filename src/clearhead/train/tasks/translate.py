@@ -5,10 +5,12 @@ B pairs, S source tokens, T target tokens
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from clearhead.config import Config
@@ -46,7 +48,8 @@ class Translate(WritingTask):
         self.config = config
         self.tokenizer = self.vocabulary = trained_tokenizer(config, workspace, texts)
         self.train, self.held_out = self._part(train), self._part(list(dataset.validation))
-        self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad))
+        usual = math.ceil(np.quantile([len(ids) for ids in self.train.sources], 0.99))
+        self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad), usual=usual)
         if dropped := len(train) - len(self.train.pairs):
             self.notes = (f"{dropped:,} pairs of {config.data.max_length} tokens or more are left out",)
 
