@@ -67,7 +67,7 @@ class Model:
     def translate(self, text: str | Sequence[str], beams: int = 4, **settings: Any) -> Any:
         """The likeliest translation that a beam search finds; the settings are those of `clearhead.decode.Settings`."""
         texts = [text] if isinstance(text, str) else text
-        written = [found[0].text for found in self.translator(beams=beams, **settings).stream(texts)]
+        written = [found[0].text for found in self.translator(beams=beams, **settings).window(texts)]
         return written[0] if isinstance(text, str) else written
 
     def translator(self, on_note: Callable[[str], None] = lambda _note: None, **settings: Any) -> Translator:

@@ -33,7 +33,7 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) ids -> (B, T, D)."""
-        return self.table(ids).mul_(self.scale)
+        return self.table(ids).mul_(self.scale)  # in place: the rows are copies
 
     def start_from(self, vectors: Tensor) -> Self:
         """Take word vectors trained elsewhere, for instance by word2vec; they go on learning from there."""
