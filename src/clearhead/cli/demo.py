@@ -31,7 +31,7 @@ SETTINGS = (
     "train.warmup=0.02",
     "train.label_smoothing=0",
     "train.max_steps=1100",
-    "train.max_minutes=1.75",
+    "train.max_minutes=1.6",
     "train.beam=1",
     "train.evaluate_every=550",
 )
