@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from clearhead import config, translator
+from clearhead import config
 from clearhead.decode import Settings
 from clearhead.models.build import Sizes, build
 from clearhead.text import Tokenizer
@@ -34,12 +34,9 @@ def make(network: torch.nn.Module, tokenizer: Tokenizer, longest: int = 97, **se
 
 
 @pytest.mark.parametrize("settings", [{}, {"beams": 3, "n_best": 2}])
-def test_a_stream_is_each_text_alone(
-    network: torch.nn.Module, tokenizer: Tokenizer, settings: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(translator, "LARGEST", 3)
+def test_a_stream_is_each_text_alone(network: torch.nn.Module, tokenizer: Tokenizer, settings: dict[str, int]) -> None:
     several = make(network, tokenizer, **settings)
-    found = list(several.stream(iter(LINES)))
+    found = list(several.stream(iter(LINES), largest=3))
     assert len(found) == len(LINES)
     for line, candidates in zip(LINES, found, strict=True):
         [alone] = several.window([line])
@@ -50,6 +47,13 @@ def test_a_stream_is_each_text_alone(
 def test_nothing_is_read_that_is_not_needed_yet(network: torch.nn.Module, tokenizer: Tokenizer) -> None:
     endless = (LINES[0] for _ in itertools.count())
     assert len(list(itertools.islice(make(network, tokenizer).stream(endless), 5))) == 5
+
+
+def test_whoever_types_is_answered_after_every_line(network: torch.nn.Module, tokenizer: Tokenizer) -> None:
+    typed: list[str] = []
+    lines = (typed.append(line) or line for line in LINES)  # type: ignore[func-returns-value]
+    for number, _ in enumerate(make(network, tokenizer).stream(lines, largest=1), start=1):
+        assert typed == LINES[:number]
 
 
 def test_nothing_said_is_nothing_translated(network: torch.nn.Module, tokenizer: Tokenizer) -> None:

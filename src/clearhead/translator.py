@@ -9,7 +9,7 @@ only seen short texts makes nothing good of a long one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -38,42 +38,42 @@ class Translator:
     longest: int  # tokens of a source at most; a sentence that has more is cut
     settings: Settings
     on_note: Callable[[str], None] = lambda _note: None
-    special: Special = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.special = Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
-
-    def stream(self, texts: Iterable[str]) -> Iterator[list[Candidate]]:
-        """The candidates of each text, in order, the best first."""
+    def stream(self, texts: Iterable[str], largest: int = LARGEST) -> Iterator[list[Candidate]]:
+        """The candidates of each text, in order, the best first; no more than `largest` texts are waited for."""
         waiting, size, first = iter(texts), 1, 1
         while window := list(islice(waiting, size)):
             yield from self.window(window, first)
-            size, first = min(2 * size, LARGEST), first + len(window)
+            size, first = min(2 * size, largest), first + len(window)
 
     def window(self, texts: Sequence[str], first: int = 1) -> list[list[Candidate]]:
         """The same for texts that are all there; `first` is the number of the first, for notes."""
-        parts = [self._parts(text, number) for number, text in enumerate(texts, start=first)]
-        found = iter(write_all(self.network, [ids for each in parts for ids in each], self.special, self.settings))
+        special = Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+        whole = self.tokenizer.encode_batch([text.strip() for text in texts])
+        parts = [self._parts(text, ids, first + i) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))]
+        found = iter(write_all(self.network, [ids for each in parts for ids in each], special, self.settings))
         return [
             self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
             for text, each in zip(texts, parts, strict=True)
         ]
 
-    def _parts(self, text: str, number: int) -> list[list[int]]:
+    def _parts(self, text: str, ids: list[int], number: int) -> list[list[int]]:
         """The ids of a text, in parts that are short enough; none if there is nothing that could be translated."""
+        if not any(self._says_something(token) for token in ids):
+            if text.strip():
+                self.on_note(f"text {number} has nothing that the model knows: it stays as it is")
+            return []
+        if len(ids) <= self.usual:
+            return [ids]
         encode = self.tokenizer.encode
         parts = [encode(part) for part in cut(text, self.usual, self.longest, lambda part: len(encode(part)))]
         if len(parts) > 1:
             self.on_note(f"text {number} is longer than what the model learned from: translated in {len(parts)} parts")
-        if parts and not any(self._says_something(ids) for ids in parts):
-            self.on_note(f"text {number} has nothing that the model knows: it stays as it is")
-            return []
         return parts
 
-    def _says_something(self, ids: list[int]) -> bool:
-        """Whether a token is known and more than the sign of a blank."""
-        known = [token for token in ids if token != self.tokenizer.unknown]
-        return any(piece.strip("▁ ") for piece in self.tokenizer.pieces(known))
+    def _says_something(self, token: int) -> bool:
+        """Whether it is known, and more than the sign of a blank."""
+        return token != self.tokenizer.unknown and bool(self.tokenizer.pieces([token])[0].strip("▁ "))
 
     def _joined(self, parts: Sequence[Sequence[Hypothesis]]) -> list[Candidate]:
         """The best of all parts as one text, then the second best, as far as every part has one."""

@@ -37,7 +37,7 @@ class System:
     def __str__(self) -> str:
         return ",".join([self.task, *(f"{key}={value}" for key, value in self.setting)])
 
-    @cache  # noqa: B019
+    @cache  # noqa: B019 - the cases are constants of this module
     def built(self, seed: int) -> Any:
         torch.default_generator.manual_seed(seed)
         patch = {"patch": 2} if self.task == "caption" else {}

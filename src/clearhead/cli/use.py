@@ -63,7 +63,8 @@ def translate(
         print_json([_record(*each) for each in zip(asked, translator.stream(asked), strict=True)])
         return
     with counting("lines", shown=text is None) as count:
-        for found in translator.stream(sources):
+        typed = text is None and sys.stdin.isatty()  # then every line is answered at once
+        for found in translator.stream(sources, 1) if typed else translator.stream(sources):
             for each in found:
                 sys.stdout.write(f"{each.text}\n" if n_best == 1 else f"{each.score:.4f}\t{each.text}\n")
             count()
@@ -95,7 +96,7 @@ def generate(
     drawn = (0.0 if beams and beams > 1 else 0.8) if temperature is None else temperature
     settings: dict[str, Any] = {
         "temperature": drawn,
-        "beams": beams or 1,
+        "beams": 1 if beams is None else beams,
         "no_repeat": no_repeat,
         "repetition_penalty": repetition_penalty,
         "top_k": top_k,
