@@ -5,6 +5,7 @@
     m.generate("ROMEO:", max_tokens=200, temperature=0.8)
     m.classify("a warm, funny film").label
     m.analogy("king", "man", "woman")
+    m.look("we are eating bread").weights["decoder.cross"]
 
 Each method takes one thing or a list of them, and gives one or a list.
 """
@@ -13,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +29,12 @@ from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.text import Tokenizer
 from clearhead.train.run import Facts, Run
 from clearhead.translator import Candidate, Translator
+
+if TYPE_CHECKING:
+    from clearhead.data.examples import Pixels
+    from clearhead.look.beams import BeamTree
+    from clearhead.look.look import Look
+    from clearhead.looker import Looker
 
 ABILITIES = {
     "translate": "translate",
@@ -56,6 +64,11 @@ class Model:
         self.network: Any
         self.network, self.facts = run.load_network()
         self._tokenizer = run.load_tokenizer()
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return self.run.path.resolve().name
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -104,25 +117,31 @@ class Model:
         if isinstance(item, list):
             return [self.classify(each) for each in item]
         with torch.inference_mode():
-            probabilities = self.network(self._classified(item)).softmax(-1)[0].tolist()
+            probabilities = self.network(self.classified(item)).softmax(-1)[0].tolist()
         best = int(np.argmax(probabilities))
         return Label(self.facts.labels[best], dict(zip(self.facts.labels, probabilities, strict=True)))
 
-    def _classified(self, item: Any) -> torch.Tensor:
+    def classified(self, item: Any) -> torch.Tensor:
+        """What the network reads of a text, (1, T), or of an image, (1, C, height, width)."""
         if self.config.task == "vision":
             return self._image(item)
         room = self.config.data.max_length - 1
         return torch.tensor([[self.tokenizer.cls, *self.tokenizer.encode(item)[:room]]])
 
-    def _image(self, item: Any) -> torch.Tensor:
+    def pixels(self, item: Any) -> Pixels:
+        """An image (pixels, Pillow image or path) in the size that the model reads, (height, width, C) bytes."""
         from clearhead.data import pixels
-        from clearhead.train.pixels import normalised
 
         sizes = self.facts.sizes
         image = Path(item) if isinstance(item, str) else item if isinstance(item, Path) else np.asarray(item)
         if isinstance(image, np.ndarray) and image.ndim == 2:
             image = image[:, :, None]
-        return normalised(pixels(image, size=sizes.height, channels=sizes.channels)[None])
+        return pixels(image, size=sizes.height, channels=sizes.channels)
+
+    def _image(self, item: Any) -> torch.Tensor:
+        from clearhead.train.pixels import normalised
+
+        return normalised(self.pixels(item)[None])
 
     def caption(self, image: Any) -> str:
         """A sentence about an image."""
@@ -138,10 +157,32 @@ class Model:
         """A tag for each word of a text that is cut at blanks."""
         self._must("tag")
         words = text.split()
-        ids = [(self.tokenizer.encode(word) or [self.tokenizer.unknown])[0] for word in words]
         with torch.inference_mode():
-            best = self.network(torch.tensor([ids])).argmax(-1)[0].tolist()
+            best = self.network(torch.tensor([self.word_ids(words)])).argmax(-1)[0].tolist()
         return [(word, self.facts.labels[number]) for word, number in zip(words, best, strict=True)]
+
+    def word_ids(self, words: Sequence[str]) -> list[int]:
+        """One id for each word, as a tagger reads them."""
+        return [(self.tokenizer.encode(word) or [self.tokenizer.unknown])[0] for word in words]
+
+    def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:
+        """Everything that the model computes for a text or an image: weights, scores, queries, keys, values, states.
+
+        A translator or captioner is seen with `target`, or with what it writes itself; a language model reads a text.
+        With `generate` a model is seen while it writes, and a language model goes on from the text. The settings are
+        those of `clearhead.decode.Settings`.
+        """
+        return self._looker.look(item, target, generate, **settings)
+
+    def beam_tree(self, item: Any, beams: int = 4, **settings: Any) -> BeamTree:
+        """Every text that a beam search keeps or drops on its way, with its log-probabilities."""
+        return self._looker.beam_tree(item, beams, **settings)
+
+    @cached_property
+    def _looker(self) -> Looker:
+        from clearhead.looker import Looker
+
+        return Looker(self)
 
     def neighbours(self, word: str, count: int = 10, measure: str = "cosine") -> list[tuple[str, float]]:
         """The words nearest to a word, best first, and how near."""

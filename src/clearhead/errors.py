@@ -6,6 +6,7 @@
     ├── DownloadError   a dataset that cannot be fetched or is not what it should be
     ├── RunError        a run directory, model or checkpoint that cannot be used or written
     ├── TextError       a tokenizer that cannot be trained, read or applied
+    ├── ProbeError      a part of a model that cannot be looked at: no such layer, head, token or probe
     └── ShapeError      tensors whose sizes do not fit together
 
 Each prints as one sentence that says what was wrong, where, and what to do. The command line turns any of
@@ -52,6 +53,10 @@ class RunError(ClearheadError):
 
 class TextError(ClearheadError, ValueError):
     """A tokenizer that cannot be trained, read or applied."""
+
+
+class ProbeError(ClearheadError, ValueError):
+    """A part of a model that cannot be looked at: no such layer, head, token or probe."""
 
 
 class ShapeError(ClearheadError, ValueError):

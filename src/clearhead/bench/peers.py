@@ -60,7 +60,13 @@ class Peer:
 
 
 def transformers_gpt(size: Gpt) -> Peer:
-    """`GPT2LMHeadModel` with torch's attention kernel and torch's GELU."""
+    """`GPT2LMHeadModel` with torch's attention kernel and torch's GELU, ready to be trained."""
+    model = transformers_gpt2(size, "sdpa")
+    return Peer(model.train(), lambda ids: model(input_ids=ids).logits)
+
+
+def transformers_gpt2(size: Gpt, written: str) -> nn.Module:
+    """`GPT2LMHeadModel` with torch's GELU, and attention `written` as transformers calls it: sdpa or eager."""
     transformers = import_module("transformers")
     config = transformers.GPT2Config(
         vocab_size=size.vocabulary,
@@ -75,10 +81,10 @@ def transformers_gpt(size: Gpt) -> Peer:
         use_cache=False,
         bos_token_id=None,
         eos_token_id=None,
-        attn_implementation="sdpa",
+        attn_implementation=written,
     )
-    model = transformers.GPT2LMHeadModel(config)
-    return Peer(model.train(), lambda ids: model(input_ids=ids).logits)
+    model: nn.Module = transformers.GPT2LMHeadModel(config)
+    return model
 
 
 def x_transformers_gpt(size: Gpt) -> Peer:

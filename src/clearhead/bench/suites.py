@@ -31,6 +31,7 @@ class Suite:
 
 SUITES = {
     "core": Suite("clearhead.bench.core"),
+    "look": Suite("clearhead.bench.look", peers=("transformers",)),
     "charlm": Suite("clearhead.bench.charlm", peers=("transformers",)),
     "train": Suite("clearhead.bench.train", peers=("transformers", "x-transformers")),
     "words": Suite("clearhead.bench.words", peers=("gensim",)),

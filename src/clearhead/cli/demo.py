@@ -83,17 +83,8 @@ def _train_and_use(place: Path, as_json: bool) -> None:
 
 def save_cross_attention(model: Model, source: str, target: str, path: Path) -> None:
     """A heatmap of the last layer's cross-attention, averaged over its heads."""
-    import torch
-
-    from clearhead.look.capture import captured
     from clearhead.look.figures import save_heatmap
 
-    vocabulary = model.tokenizer
-    source_ids = [*vocabulary.encode(source), vocabulary.stop]
-    written = [*vocabulary.encode(target), vocabulary.stop]
-    layer = model.network.decoder.blocks[-1].cross_attention
-    with captured({"cross": layer}) as seen, torch.inference_mode():
-        model.network(torch.tensor([source_ids]), torch.tensor([[vocabulary.start, *written[:-1]]]))
-    weights = seen["cross"][0].mean(0)  # (T, S); row t is what was looked at to write token t
-    rows, columns = ([piece.strip("▁ ") for piece in vocabulary.pieces(ids)] for ids in (written, source_ids))
-    save_heatmap(path, weights, rows, columns, title="cross-attention, last layer")
+    seen = model.look(source, target).attention["decoder.cross"]
+    weights = seen.weights[-1].mean(0)  # (T, S); row t is what was looked at to write token t
+    save_heatmap(path, weights, seen.rows, seen.columns, title="cross-attention, last layer")

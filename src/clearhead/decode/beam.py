@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -28,13 +28,40 @@ from clearhead.decode.rules import follow, only, rules_of
 from clearhead.decode.settings import Settings
 from clearhead.decode.stepper import Stepper, last_logits, move, step_and_look
 
+Fate = Literal["kept", "dropped", "finished"]
+
 _UNSEEN = 1e-9  # what is never seen at all costs as much as this
 
 
+@dataclass(frozen=True)
+class Considered:
+    """One text that a step of a search considered, and what became of it."""
+
+    sentence: int  # which prompt it goes on from
+    ids: tuple[int, ...]  # what is written, with the new token and without the prompt
+    own: float  # the model's log-probability of the new token
+    score: float  # the sum with it
+    state: Fate
+
+
+class Observer(Protocol):
+    """Whoever wants to see a search: told of every text as it is considered, and of every hypothesis as it is found."""
+
+    def considered(self, text: Considered) -> None:
+        """One of the best continuations of a step; those that the rules forbid are not told."""
+        ...
+
+    def found(self, sentence: int, hypothesis: Hypothesis) -> None:
+        """One that stopped, or was cut at the longest length."""
+        ...
+
+
 @torch.inference_mode()
-def beam_search(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
+def beam_search(
+    model: Stepper, state: Any, prompts: Prompts, settings: Settings, observer: Observer | None = None
+) -> list[list[Hypothesis]]:
     """Go on from each prompt: up to n hypotheses for each, the best first, and finished ones before cut ones."""
-    return _Search(Plan.of(prompts, settings), settings).run(model, state) if prompts.ids else []
+    return _Search(Plan.of(prompts, settings), settings, observer).run(model, state) if prompts.ids else []
 
 
 @dataclass(frozen=True)
@@ -111,8 +138,8 @@ _Found = list[dict[tuple[int, ...], Hypothesis]]  # of each sentence, by its tok
 class _Search:
     """One search: what is fixed, and the hypotheses found."""
 
-    def __init__(self, plan: Plan, settings: Settings):
-        self.plan, self.settings = plan, settings
+    def __init__(self, plan: Plan, settings: Settings, observer: Observer | None):
+        self.plan, self.settings, self.observer = plan, settings, observer
         self.rules = rules_of(settings)
         self.width = settings.beams // settings.groups
         self.finished: _Found = [{} for _ in plan.begin]
@@ -174,6 +201,8 @@ class _Search:
             if stops.any():
                 self._finish(beams, found, stops)
             chosen.append(found.best(self.width, hidden=stops))
+            if self.observer is not None:
+                self._tell(self.observer, beams, found, stops, chosen[-1])
         return _Candidates.joined(chosen)
 
     def _candidates(self, beams: _Beams, after: _Next, first: int, earlier: list[_Candidates]) -> _Candidates:
@@ -206,6 +235,19 @@ class _Search:
             ids, seen = beams.ids[i, beam].tolist(), beams.seen[i, beam].tolist()
             self._add(self.finished, beams.sentence[i], ids, own, float(found.score[i, j]), seen)
 
+    def _tell(self, observer: Observer, beams: _Beams, found: _Candidates, stops: Tensor, chosen: _Candidates) -> None:
+        """What became of each candidate of a group; tokens of a prompt are none."""
+        for i, sentence in enumerate(beams.sentence):
+            kept = set(zip(chosen.beam[i].tolist(), chosen.token[i].tolist(), strict=True))
+            parts = (found.beam, found.token, found.own, found.score, stops)
+            rows = zip(*(part[i].tolist() for part in parts), strict=True)
+            for place, (beam, token, own, score, stop) in enumerate(rows):
+                ids = (*beams.ids[i, beam].tolist(), token)[self.plan.begin[sentence] :]
+                stays = place < self.width if stop else (beam, token) in kept
+                state: Fate = "dropped" if not stays else "finished" if stop else "kept"
+                if ids and score > -torch.inf:
+                    observer.considered(Considered(sentence, ids, own, score, state))
+
     def _undecided(self, beams: _Beams) -> list[int]:
         """The places of the sentences that go on; those at their longest length leave what is open as it is."""
         going, length = [], beams.ids.size(-1)
@@ -235,7 +277,10 @@ class _Search:
         begin = self.plan.begin[sentence]
         score /= (len(own) - begin) ** self.settings.length_penalty
         score += self.settings.coverage_penalty * sum(math.log(min(1.0, max(each, _UNSEEN))) for each in seen)
-        to[sentence][tuple(ids[begin:])] = Hypothesis(ids[begin:], score, tuple(own[begin:]))
+        hypothesis = Hypothesis(ids[begin:], score, tuple(own[begin:]))
+        to[sentence][tuple(ids[begin:])] = hypothesis
+        if self.observer is not None:
+            self.observer.found(sentence, hypothesis)
 
     def _best(self, sentence: int) -> list[Hypothesis]:
         found = _sorted(self.finished[sentence]) + _sorted(self.cut[sentence])

@@ -1,40 +1,91 @@
-"""What attention layers looked at, while the model computes as always.
+"""Named probes: what a model computes, seen while it computes as always.
 
-    with captured({"cross": layer}) as seen:
+    with capture(model, "decoder.*.cross.weights", "encoder.2.hidden") as seen:
         model(source, target)
-    seen["cross"]                # (B, H, T, S), by the explicit equation
+    seen["decoder.0.cross.weights"]        # (B, H, T, S)
 
-The fused kernel keeps no weights: they are computed again from what went into the layer. The hooks are gone
-afterwards, whatever happens.
+The names are those of `probes.py`; `*` and `?` stand for any letters. Only what is asked for is computed, and only for
+the `heads` that are asked for. Nothing in the model changes, and the hooks are gone afterwards, whatever happens. A
+part that computes several times, as in writing token by token, leaves what it computed last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from clearhead.nn import MultiHeadAttention
+from clearhead.errors import ProbeError
+from clearhead.look.call import SEEN
+from clearhead.look.look import span
+from clearhead.look.probes import Computed, Heads, Probe, probes
 
 
 @contextmanager
-def captured(layers: Mapping[str, MultiHeadAttention]) -> Iterator[dict[str, Tensor]]:
-    """Record the weights of some layers, by name; a layer that is called twice keeps its last."""
+def capture(model: nn.Module, *patterns: str, heads: int | Sequence[int] | None = None) -> Iterator[dict[str, Tensor]]:
+    """Record what the patterns name, the batch in front, each time the model is called."""
+    chosen: Heads = None if heads is None else [heads] if isinstance(heads, int) else list(heads)
+    wanted = choose(probes(model), patterns)
+    _check_heads(wanted, chosen)
     seen: dict[str, Tensor] = {}
-
-    def recorder(name: str) -> Any:
-        def record(layer: MultiHeadAttention, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            with torch.no_grad():
-                seen[name] = layer.weights(*arguments, **{key: named[key] for key in named if key != "cache"})
-
-        return record
-
-    hooks = [layer.register_forward_pre_hook(recorder(name), with_kwargs=True) for name, layer in layers.items()]
+    hooks = [
+        probe.module.register_forward_hook(_recorder(seen, name, probe, chosen), with_kwargs=True)
+        for name, probe in wanted.items()
+    ]
     try:
         yield seen
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _recorder(seen: dict[str, Tensor], name: str, probe: Probe, heads: Heads) -> Any:
+    def record(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any], gave: Any) -> None:
+        with torch.no_grad():
+            seen[name] = probe.read(Computed(module, given, named, gave), heads).detach()
+
+    return record
+
+
+def choose(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]:
+    """The probes that any of the patterns names; a pattern that names none is refused."""
+    if not patterns:
+        raise ProbeError("there is nothing to capture: name some probes, such as encoder.*.self.weights")
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            raise ProbeError(f"this model has no {pattern}: {_what_there_is(known, pattern)}")
+    return {name: probe for name, probe in known.items() if any(fnmatchcase(name, each) for each in patterns)}
+
+
+def _what_there_is(known: dict[str, Probe], pattern: str) -> str:
+    """How far the names go along with the pattern, and what could stand there instead."""
+    if pattern.split(".")[-1] in SEEN and not any(probe.heads for probe in known.values()):
+        return f"it does not attend; it has {_listed(known) or 'nothing to see'}"
+    left = [name.split(".") for name in known]
+    for place, word in enumerate(pattern.split(".")):
+        going_on = [words for words in left if len(words) > place and fnmatchcase(words[place], word)]
+        if not going_on:
+            there = _listed({words[place] for words in left if len(words) > place})
+            before = ".".join(pattern.split(".")[:place])
+            return f"after {before} comes {there}" if before else f"a name begins with {there}"
+        left = going_on
+    return f"it goes on with {_listed({words[place + 1] for words in left if len(words) > place + 1})}"
+
+
+def _listed(words: Any) -> str:
+    """Words and numbers: `0 to 5, embedded`."""
+    numbers = [word for word in words if word.isdigit()]
+    named = sorted(word for word in words if not word.isdigit())
+    return ", ".join([*([span(len(numbers))] if numbers else []), *named])
+
+
+def _check_heads(wanted: dict[str, Probe], heads: Heads) -> None:
+    for name, probe in wanted.items():
+        for head in heads or []:
+            if probe.heads is not None and not 0 <= head < probe.heads:
+                layer = name.rsplit(".", 1)[0]
+                raise ProbeError(f"{layer} has no head {head}; choose from {span(probe.heads)}")

@@ -1,0 +1,213 @@
+"""`clearhead bench look`: what it costs to see attention, against a plain forward pass and against other packages.
+
+The peers are transformers with eager attention and `output_attentions=True`, and TransformerLens with its full cache,
+where it is installed. Both compute with the same GPT-2, whose weights ours has copied; the candidates take turns.
+
+    T tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.bench.figures import Figure
+from clearhead.bench.measure import in_own_process, side_by_side
+from clearhead.bench.peers import Gpt, transformers_gpt2
+from clearhead.config import Config, defaults, override
+from clearhead.look.capture import capture
+from clearhead.models.build import Sizes, build
+
+PLAIN, ALL, ONE = "plain forward", "all weights", "one head of one layer"
+TRANSFORMERS, LENS = "transformers with output_attentions", "TransformerLens with its full cache"
+MOST = {ALL: 1.5, ONE: 1.1}  # of a plain forward pass
+MOST_OF_PEER = {TRANSFORMERS: 1.0, LENS: 0.5}
+
+
+@dataclass(frozen=True)
+class Translator:
+    """The sizes of an encoder-decoder."""
+
+    layers: int = 6
+    dim: int = 512
+    heads: int = 8
+    inner: int = 2048
+    vocabulary: int = 8000
+
+
+GPT2 = Gpt(layers=12, dim=768, heads=12, block=1024, batch=1, vocabulary=50257)
+LENGTHS = {64: 20, 1024: 5}  # tokens, and in how many rounds each is measured
+LONG = 8192
+
+
+def run(peers: bool) -> Iterator[Figure]:
+    """Every figure, as soon as it is measured."""
+    yield from of_plain_forward(Translator(), length=64, rounds=40)
+    yield memory_of_one_head(LONG)
+    for length, rounds in LENGTHS.items():
+        yield from of_peers(GPT2, length, milliseconds(GPT2, length, peers, rounds))
+    if peers and not has_lens():
+        yield Figure("packages that are not installed and not compared with: transformer-lens", 1, "")
+
+
+# --- against a plain forward pass ---
+
+
+def of_plain_forward(size: Translator, length: int, rounds: int) -> Iterator[Figure]:
+    """A translator that reads and writes `length` tokens: unseen, with all weights seen, with one head seen."""
+    network, texts = our_translator(size), tuple(torch.randint(1, size.vocabulary, (2, 1, length)))
+    one = f"decoder.{size.layers // 2}.cross.weights"
+    candidates = {
+        PLAIN: lambda: network(*texts),
+        ALL: lambda: seen(network, texts, "*.weights"),
+        ONE: lambda: seen(network, texts, one, heads=size.heads - 1),
+    }
+    with torch.inference_mode():
+        taken = side_by_side(candidates, rounds)
+    what = f"translator of {size.layers} + {size.layers} layers, {length} tokens"
+    for name, most in MOST.items():
+        detail = {"milliseconds": taken, "rounds": rounds}
+        yield Figure(f"{what}: {name} / {PLAIN}", taken[name] / taken[PLAIN], "×", most, detail)
+
+
+def our_translator(size: Translator) -> Any:
+    """An encoder-decoder of random weights."""
+    torch.manual_seed(1)
+    sizes = {"layers": size.layers, "dim": size.dim, "heads": size.heads, "inner": size.inner}
+    config = override(defaults("translate"), [f"model.{name}={value}" for name, value in sizes.items()])
+    return build(config, Sizes(vocabulary=size.vocabulary)).eval()
+
+
+def seen(network: Any, inputs: tuple[Tensor, ...], pattern: str, heads: int | None = None) -> Mapping[str, Tensor]:
+    """What the pattern names in a forward pass."""
+    with capture(network, pattern, heads=heads) as found:
+        network(*inputs)
+    return found
+
+
+# --- memory ---
+
+_ONE_HEAD = """
+import sys, torch
+from clearhead.look.capture import capture
+from clearhead.nn import Encoder, EncoderBlock, Mask
+length, pattern = int(sys.argv[1]), sys.argv[2]
+torch.manual_seed(1)
+stack, x, mask = Encoder([EncoderBlock(128, 8)]), torch.randn(1, length, 128), Mask(causal=True)
+with torch.inference_mode(), capture(stack, pattern, heads=5):
+    stack(x, mask=mask)
+result = {}
+"""
+
+
+def memory_of_one_head(length: int) -> Figure:
+    """How many matrices of T × T it takes to see one head of eight: its own, and little more."""
+    plain, one = (in_own_process(_ONE_HEAD, str(length), f"encoder.0.{what}") for what in ("hidden", "self.weights"))
+    matrix = length * length * 4 / 1e6  # MB
+    taken = (one["peak_mb"] - plain["peak_mb"]) / matrix
+    detail = {"matrix MB": matrix, "plain MB": plain["peak_mb"], "one head MB": one["peak_mb"]}
+    return Figure(f"one head of eight, {length:,} tokens: matrices in memory", taken, "", 1.5, detail)
+
+
+# --- against other packages ---
+
+
+def of_peers(size: Gpt, length: int, taken: Mapping[str, float]) -> Iterator[Figure]:
+    """The time of each, and ours against each peer's."""
+    what = f"{size}, {length:,} tokens"
+    detail = {"milliseconds": dict(taken)} | (
+        {"transformer-lens": version("transformer-lens")} if LENS in taken else {}
+    )
+    for name, each in taken.items():
+        yield Figure(f"{what}: {name}", each, "ms", None, detail)
+    yield Figure(f"{what}: {ONE} / {PLAIN}", taken[ONE] / taken[PLAIN], "×", MOST[ONE], detail)
+    for name, most in MOST_OF_PEER.items():
+        if name in taken:
+            yield Figure(f"{what}: {ALL} / {name}", taken[ALL] / taken[name], "×", most, detail)
+
+
+@torch.inference_mode()
+def milliseconds(size: Gpt, length: int, peers: bool, rounds: int) -> dict[str, float]:
+    """The median milliseconds of each candidate on one text."""
+    torch.manual_seed(1)
+    ours, ids = our_gpt(size), torch.randint(1, size.vocabulary, (1, length))
+    candidates: dict[str, Callable[[], object]] = {
+        PLAIN: lambda: ours(ids),
+        ALL: lambda: seen(ours, (ids,), "*.weights"),
+        ONE: lambda: seen(ours, (ids,), f"decoder.{size.layers // 2}.self.weights", heads=size.heads - 1),
+    }
+    return side_by_side(candidates | (their_candidates(size, ours, ids) if peers else {}), rounds)
+
+
+def their_candidates(size: Gpt, ours: Any, ids: Tensor) -> dict[str, Callable[[], object]]:
+    """The peers on the same text, after making sure that they see what we see."""
+    theirs: Any = transformers_gpt2(size, "eager").eval()
+    copy_gpt2(theirs, ours)
+    attentions = theirs(ids, output_attentions=True).attentions
+    for name, weights in zip(range(size.layers), seen(ours, (ids,), "*.weights").values(), strict=True):
+        torch.testing.assert_close(weights, attentions[name], rtol=1e-3, atol=1e-5)
+    found: dict[str, Callable[[], object]] = {TRANSFORMERS: lambda: theirs(ids, output_attentions=True)}
+    if has_lens():
+        sources = import_module("transformer_lens.model_bridge.sources")
+        lens = sources.build_bridge_from_module(deepcopy(theirs), "GPT2LMHeadModel", hf_config=theirs.config).eval()
+        found[LENS] = lambda: lens.run_with_cache(ids)
+    return found
+
+
+def has_lens() -> bool:
+    """Whether TransformerLens is installed; it brings so much along that nobody has to."""
+    return find_spec("transformer_lens") is not None
+
+
+def gpt_config(size: Gpt) -> Config:
+    """A language model with the parts of GPT-2."""
+    settings = {
+        "layers": size.layers,
+        "dim": size.dim,
+        "heads": size.heads,
+        "max_length": size.block,
+        "length": size.block,
+        "positions": "learned",
+        "norm": "layer",
+        "feed_forward": "gelu",
+        "tied": "false",
+    }
+    return override(defaults("lm"), [f"model.{name}={value}" for name, value in settings.items()])
+
+
+def our_gpt(size: Gpt) -> Any:
+    """A GPT-2 of ours, of random weights."""
+    return build(gpt_config(size), Sizes(vocabulary=size.vocabulary)).eval()
+
+
+@torch.no_grad()
+def copy_gpt2(theirs: Any, ours: Any) -> None:
+    """Give ours the weights of a `GPT2LMHeadModel`."""
+    body, embedding = theirs.transformer, ours.tokens.tokens
+    embedding.table.weight.copy_(body.wte.weight / embedding.scale)
+    ours.tokens.positions.table.weight.copy_(body.wpe.weight)
+    ours.output.linear.weight.copy_(body.wte.weight)
+    _copy(body.ln_f, ours.stack.norm)
+    for their, our in zip(body.h, ours.stack.blocks, strict=True):
+        _copy(their.ln_1, our.residual1.norm)
+        _copy(their.ln_2, our.residual2.norm)
+        _copy(their.attn.c_attn, our.self_attention.query, our.self_attention.key, our.self_attention.value)
+        _copy(their.attn.c_proj, our.self_attention.output)
+        _copy(their.mlp.c_fc, our.feed_forward.inner)
+        _copy(their.mlp.c_proj, our.feed_forward.outer)
+
+
+def _copy(theirs: Any, *ours: Any) -> None:
+    """Weight and bias; theirs keep their matrices transposed, and several side by side."""
+    weights = theirs.weight.t().chunk(len(ours)) if theirs.weight.dim() == 2 else [theirs.weight]
+    for our, weight, bias in zip(ours, weights, theirs.bias.chunk(len(ours)), strict=True):
+        our.weight.copy_(weight)
+        our.bias.copy_(bias)

@@ -1,0 +1,135 @@
+"""One call of an attention layer, and what can be seen of it by the explicit equation.
+
+The fused kernel keeps no weights, so they are computed again from the queries and keys that it was given: only for the
+heads that are asked for, and a strip of queries at a time, over the keys that these can see. So one head of a long text
+needs its own matrix and little more.
+
+    B batch, H heads, G key-value heads, T queries, S keys, D key size, V value size
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from clearhead.nn import Explicit, Fused, Mask, softmax
+from clearhead.nn.attention import Weigh, share_heads
+from clearhead.nn.positions import Bias
+from clearhead.nn.scores import Score
+
+Weights = Callable[[Tensor, Tensor, Mask, int, Bias | None], Tensor]  # q, k, mask, offset, bias -> (B, H, T, S)
+STRIP = 2**19  # numbers of the matrix that are computed at once: they stay in the processor's cache
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """What a layer attended with: all that `Fused` and `Explicit` are made of and given, and what came out."""
+
+    score: Score
+    weigh: Weigh
+    q: Tensor  # (B, H, T, D)
+    k: Tensor  # (B, G, S, D)
+    v: Tensor  # (B, G, S, V)
+    mask: Mask
+    offset: int  # query i stands at key i + offset
+    bias: Bias | None
+    mixed: Tensor  # (B, H, T, V)
+
+    def of(self, heads: Sequence[int]) -> AttentionCall:
+        """The same for some heads only; each has keys and values of its own."""
+        count = self.q.size(1)
+        group = [head * self.k.size(1) // count for head in heads]
+        return replace(
+            self,
+            score=score_of(self.score, heads, count),
+            q=self.q[:, heads],
+            k=self.k[:, group],
+            v=self.v[:, group],
+            bias=self.bias and bias_of(self.bias, heads),
+            mixed=self.mixed[:, heads],
+        )
+
+    def weights(self) -> Tensor:
+        """(B, H, T, S): exactly 0 where nothing may be seen."""
+        if self.weigh is softmax and self.score in Fused.scales:
+            return self._in_strips(partial(softmax_of_products, Fused.scales[self.score]), self.mask)
+        return self._in_strips(Explicit(self.score, self.weigh).weights, self.mask)
+
+    def scores(self) -> Tensor:
+        """(B, H, T, S): what the softmax reads, before the mask."""
+        return self._in_strips(Explicit(self.score, weigh=lambda scores, _: scores).weights, Mask())
+
+    def visible(self) -> Tensor:
+        """(B, T, S): True = may be seen."""
+        batch, _, queries, _ = self.q.shape
+        keys = self.k.size(-2)
+        return self.mask.table_of(queries, keys, self.offset, self.q.device).expand(batch, queries, keys)
+
+    def _in_strips(self, weigh: Weights, mask: Mask) -> Tensor:
+        batch, heads, queries, _ = self.q.shape
+        k = share_heads(self.k, heads)
+        keys = k.size(-2)
+        whole = self.q.new_empty(batch, heads, queries, keys)
+        rows = max(1, STRIP // max(1, batch * heads * keys))
+        for first in range(0, queries, rows):
+            last = min(first + rows, queries)
+            low, high = mask.reach(first, last, keys, self.offset)
+            seen = Mask(table=mask.rows(first, last, low, high, self.offset, self.q.device))
+            stands = self.offset + first - low  # only distances count, so the keys of a strip begin at 0
+            found = weigh(self.q[..., first:last, :], k[..., low:high, :], seen, stands, self.bias)
+            if found.shape == whole.shape:
+                return found
+            strip = whole[..., first:last, :]
+            strip[..., :low] = strip[..., high:] = 0.0
+            strip[..., low:high] = found
+        return whole
+
+
+def softmax_of_products(
+    scale: float | None, q: Tensor, k: Tensor, mask: Mask, offset: int, bias: Bias | None
+) -> Tensor:
+    """As `Explicit.weights` for dot products and a mask that is a table, with as little memory traffic as it takes."""
+    scores = (q * (q.size(-1) ** -0.5 if scale is None else scale)) @ k.transpose(-2, -1)  # (B, H, T, S)
+    if bias is not None:
+        position = torch.arange(offset, offset + q.size(-2), device=q.device)
+        scores += bias(position, torch.arange(k.size(-2), device=q.device))
+    if mask.table is None:
+        return scores.softmax(-1)
+    visible = mask.table.unsqueeze(-3)  # (1, T, S) or (B, 1, T, S)
+    scores += torch.zeros_like(visible, dtype=q.dtype).masked_fill_(~visible, torch.finfo(q.dtype).min)
+    weights, sees = scores.softmax(-1), visible.any(-1, keepdim=True)
+    return weights if sees.all() else weights.mul_(sees)  # a row that sees nothing is all zeros
+
+
+SEEN: dict[str, Callable[[AttentionCall], Tensor]] = {
+    "weights": AttentionCall.weights,
+    "scores": AttentionCall.scores,
+    "visible": AttentionCall.visible,
+    "query": lambda call: call.q,
+    "key": lambda call: call.k,
+    "value": lambda call: call.v,
+    "mixed": lambda call: call.mixed,
+}
+
+
+def score_of(score: Score, heads: Sequence[int], count: int) -> Score:
+    """A score for some of `count` heads; parameters with an axis for the heads, which comes first of three, are cut."""
+    if not isinstance(score, nn.Module):
+        return score
+    own = {name: each[heads] for name, each in score.named_parameters() if each.dim() == 3 and len(each) == count}
+
+    def score_these(q: Tensor, k: Tensor) -> Tensor:
+        scores: Tensor = functional_call(score, own, (q, k))
+        return scores
+
+    return score_these
+
+
+def bias_of(bias: Bias, heads: Sequence[int]) -> Bias:
+    """What is added to the scores of some heads."""
+    return lambda queries, keys: bias(queries, keys)[heads]

@@ -1,0 +1,236 @@
+"""Everything in a model that can be seen, by name: STACK.LAYER.PART.WHAT.
+
+    encoder.2.self.weights           (B, H, T, S); so are scores; visible is (B, T, S)
+    decoder.0.cross.query            (B, H, T, D); key and value (B, G, S, D), mixed (B, H, T, V), output (B, T, D)
+    encoder.2.feed_forward.inner     (B, T, inner): what the second matrix reads; output (B, T, D)
+    encoder.2.hidden                 (B, T, D): what block 2 wrote
+    encoder.embedded                 (B, T, D): what block 0 reads
+    decoder.0.cell.hidden            (B, T, D): the states of a recurrent layer
+    logits                           (B, T, V), or (B, V)
+
+A stack is called decoder if it writes: a language model is a decoder without an encoder. A recurrent decoder that
+attends does so in its layer 0.
+
+    B batch, H heads, G key-value heads, T queries or tokens, S keys, D width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.look.call import SEEN, AttentionCall
+from clearhead.models.lm import LanguageModel
+from clearhead.models.rnn import AttentionDecoder, ContextDecoder
+from clearhead.models.rnn_lm import RnnLanguageModel
+from clearhead.nn import (
+    Decoder,
+    Encoder,
+    Explicit,
+    FlattenOutput,
+    Mask,
+    MultiHeadAttention,
+    Recurrent,
+    SequenceOutput,
+    State,
+    TokenOutput,
+    softmax,
+)
+
+Stack = Encoder | Decoder | Recurrent | ContextDecoder | AttentionDecoder
+Heads = list[int] | None  # those that are asked for; None = all
+Read = Callable[["Computed", Heads], Tensor]
+Named = Iterator[tuple[str, "Probe"]]
+
+
+@dataclass(frozen=True)
+class Computed:
+    """One call of a module."""
+
+    module: Any
+    given: tuple[Any, ...]
+    named: dict[str, Any]  # what it was given by name
+    gave: Any
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Something that can be seen each time a module has computed."""
+
+    module: nn.Module
+    read: Read
+    heads: int | None = None  # how many it has; None = it is no matter of heads
+
+
+def probes(model: nn.Module) -> dict[str, Probe]:
+    """All that can be seen in a model, by name."""
+    found: dict[str, Probe] = {}
+    for name, stack in stacks(model).items():
+        found |= {f"{name}.{rest}": probe for rest, probe in _of_stack(stack)}
+    for part in _around_stacks(model):
+        if isinstance(part, TokenOutput | SequenceOutput | FlattenOutput):
+            found["logits"] = Probe(part, _gave)
+    return found
+
+
+def stacks(model: nn.Module) -> dict[str, Stack]:
+    """What reads tokens layer by layer: an encoder, a decoder, or both."""
+    found: dict[str, Stack] = {}
+    inner: set[nn.Module] = set()  # what a part that is already there consists of
+    causal: set[nn.Module] = set()
+    for part in _around_stacks(model):
+        match part:
+            case LanguageModel(causal=True):
+                causal.add(part.stack)
+            case RnnLanguageModel():
+                causal.add(part.network)
+            case Decoder():
+                found["decoder"] = part
+            case ContextDecoder() | AttentionDecoder():
+                found["decoder"] = part
+                inner.add(part.network)
+            case Encoder() | Recurrent() if part not in inner:
+                found["decoder" if part in causal else "encoder"] = part
+    return {name: found[name] for name in ("encoder", "decoder") if name in found}
+
+
+def _around_stacks(module: nn.Module) -> Iterator[nn.Module]:
+    """A module and its parts, the outer before the inner, without what a stack consists of."""
+    yield module
+    if not isinstance(module, Encoder | Decoder | Recurrent):
+        for child in module.children():
+            yield from _around_stacks(child)
+
+
+def _of_stack(stack: Stack) -> Named:
+    match stack:
+        case Encoder() | Decoder():
+            yield "embedded", Probe(stack.blocks[0], _first_given)
+            for number, block in enumerate(stack.blocks):
+                yield from ((f"{number}.{rest}", probe) for rest, probe in _of_block(block))
+        case Recurrent():
+            yield "embedded", Probe(stack, _first_given)
+            yield from _of_cells(stack, stack, _read)
+        case ContextDecoder():
+            yield "embedded", Probe(stack, _first_given)
+            yield from _of_cells(stack.network, stack.network, _read)
+        case AttentionDecoder():
+            yield "embedded", Probe(stack, _first_given)
+            yield from ((f"0.cross.{what}", probe) for what, probe in _of_attention(stack, _aligned, 1))
+            yield from _of_cells(stack, stack.network, _read_aligned)
+
+
+def _of_block(block: Any) -> Named:
+    """An encoder's or decoder's block."""
+    for part in ("self", "cross"):
+        layer = getattr(block, f"{part}_attention", None)
+        if isinstance(layer, MultiHeadAttention):
+            seen = _of_attention(layer.kernel, _through_kernel, layer.heads)
+            yield from ((f"{part}.{what}", probe) for what, probe in seen)
+            yield f"{part}.output", Probe(layer, _gave)
+    yield "feed_forward.inner", Probe(block.feed_forward.outer, _first_given)
+    yield "feed_forward.output", Probe(block.feed_forward, _gave)
+    yield "hidden", Probe(block, _gave)
+
+
+def _gave(computed: Computed, _heads: Heads) -> Tensor:
+    gave: Tensor = computed.gave
+    return gave
+
+
+def _first_given(computed: Computed, _heads: Heads) -> Tensor:
+    first: Tensor = computed.given[0]
+    return first
+
+
+# --- attention ---
+
+MakeCall = Callable[[Computed], AttentionCall]
+
+
+def _of_attention(module: nn.Module, make: MakeCall, heads: int) -> Named:
+    """All that can be seen of one attention layer, whose calls `make` understands."""
+
+    def reader(look: Callable[[AttentionCall], Tensor]) -> Read:
+        def read(computed: Computed, heads: Heads) -> Tensor:
+            call = make(computed)
+            return look(call if heads is None else call.of(heads))
+
+        return read
+
+    yield from ((what, Probe(module, reader(look), heads)) for what, look in SEEN.items())
+
+
+def _through_kernel(computed: Computed) -> AttentionCall:
+    """Of `Fused` or `Explicit`."""
+    kernel, (q, k, v, mask, offset, bias) = computed.module, computed.given
+    return AttentionCall(kernel.score, getattr(kernel, "weigh", softmax), q, k, v, mask, offset, bias, computed.gave)
+
+
+def _aligned(computed: Computed) -> AttentionCall:
+    """Of an `AttentionDecoder`: one head, whose query is the state before each step."""
+    decoder, (_, memory, last), (states, _) = computed.module, computed.given, computed.gave
+    before = torch.cat((last.top.unsqueeze(1), states[:, :-1]), dim=1)  # (B, T, D)
+    q, k, mask = before.unsqueeze(1), memory.states.unsqueeze(1), Mask(table=memory.real)
+    context = Explicit(decoder.score, decoder.weigh)(q, k, k, mask, 0, None)  # (B, 1, T, D)
+    return AttentionCall(decoder.score, decoder.weigh, q, k, k, mask, 0, None, context)
+
+
+# --- recurrent layers ---
+
+Reading = tuple[Tensor, Tensor | None, State | None]  # x (B, T, D), lengths (B,), the state before
+
+
+def _of_cells(module: nn.Module, cells: Recurrent, reading: Callable[[Computed], Reading]) -> Named:
+    """The states of each layer; torch gives only those of the last, so the layers below compute once more."""
+
+    def reader(layer: int) -> Read:
+        def read(computed: Computed, _heads: Heads) -> Tensor:
+            x, lengths, before = reading(computed)
+            for number in range(layer + 1):
+                x, _ = one_layer(cells, number)(x, lengths, before and layer_state(cells, before, number))
+            return x
+
+        return read
+
+    last = cells.network.num_layers - 1
+    yield from ((f"{layer}.cell.hidden", Probe(module, reader(layer))) for layer in range(last))
+    yield f"{last}.cell.hidden", Probe(module, lambda computed, _heads: computed.gave[0])
+
+
+def _read(computed: Computed) -> Reading:
+    """What a `Recurrent` was given."""
+    x, lengths = (*computed.given, computed.named.get("lengths"))[:2]
+    return x, lengths, computed.named.get("state")
+
+
+def _read_aligned(computed: Computed) -> Reading:
+    """What the network inside an `AttentionDecoder` was given: each token beside the context found for it."""
+    tokens, _, before = computed.given
+    context = _aligned(computed).mixed.squeeze(1)  # (B, T, D)
+    return torch.cat((tokens, context), dim=-1), None, before
+
+
+def one_layer(cells: Recurrent, layer: int) -> Recurrent:
+    """One layer of a recurrent network, by itself, with the same weights."""
+    whole = cells.network
+    kind = whole.mode.split("_")[0].lower()  # RNN_TANH, GRU, LSTM
+    ways = 2 if whole.bidirectional else 1
+    inputs = whole.input_size if layer == 0 else ways * whole.hidden_size
+    with torch.device("meta"):  # where no random numbers are drawn
+        alone = Recurrent(kind, inputs, whole.hidden_size, both_ways=whole.bidirectional)  # type: ignore[arg-type]
+    mark = f"_l{layer}"
+    weights = {name.replace(mark, "_l0"): each for name, each in whole.named_parameters() if mark in name}
+    alone.network.load_state_dict(weights, assign=True)
+    return alone
+
+
+def layer_state(cells: Recurrent, state: State, layer: int) -> State:
+    """The part of a state (L, B, D) that belongs to one layer."""
+    ways = 2 if cells.network.bidirectional else 1
+    span = slice(layer * ways, (layer + 1) * ways)
+    return State(state.hidden[span], None if state.cell is None else state.cell[span])

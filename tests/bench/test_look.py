@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clearhead.bench import look
+from clearhead.bench.look import (
+    ALL,
+    LENS,
+    ONE,
+    PLAIN,
+    TRANSFORMERS,
+    Translator,
+    copy_gpt2,
+    memory_of_one_head,
+    milliseconds,
+    of_peers,
+    of_plain_forward,
+    our_gpt,
+)
+from clearhead.bench.peers import Gpt, transformers_gpt2
+
+SMALL = Gpt(layers=2, dim=6, heads=3, block=11, batch=1, vocabulary=17)
+
+
+def test_a_translator_is_measured_unseen_and_seen() -> None:
+    size = Translator(layers=2, dim=6, heads=3, inner=5, vocabulary=13)
+    found = list(of_plain_forward(size, length=7, rounds=1))
+    assert [(figure.what, figure.limit) for figure in found] == [
+        ("translator of 2 + 2 layers, 7 tokens: all weights / plain forward", 1.5),
+        ("translator of 2 + 2 layers, 7 tokens: one head of one layer / plain forward", 1.1),
+    ]
+    assert set(found[0].detail["milliseconds"]) == {PLAIN, ALL, ONE}
+
+
+def test_ours_computes_what_the_copied_gpt2_computes() -> None:
+    torch.manual_seed(2)
+    theirs, ours, ids = transformers_gpt2(SMALL, "eager").eval(), our_gpt(SMALL), torch.randint(1, 17, (2, 7))
+    assert not torch.allclose(ours(ids), theirs(ids).logits, atol=1e-3)
+    copy_gpt2(theirs, ours)
+    torch.testing.assert_close(ours(ids), theirs(ids).logits)
+
+
+def test_ours_is_measured_alone_without_peers() -> None:
+    assert set(milliseconds(SMALL, 7, peers=False, rounds=1)) == {PLAIN, ALL, ONE}
+
+
+def test_peers_are_measured_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "has_lens", lambda: False)
+    assert set(milliseconds(SMALL, 7, peers=True, rounds=1)) == {PLAIN, ALL, ONE, TRANSFORMERS}
+
+
+def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "has_lens", lambda: False)
+    monkeypatch.setattr(look, "of_plain_forward", lambda *_, **__: [])
+    monkeypatch.setattr(look, "memory_of_one_head", lambda _: "memory")
+    monkeypatch.setattr(look, "LENGTHS", {})
+    *_, last = look.run(peers=True)
+    assert last.what == "packages that are not installed and not compared with: transformer-lens"
+    assert list(look.run(peers=False)) == ["memory"]
+
+
+def test_ours_is_compared_with_each_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "version", lambda _: "4.0")
+    taken = {PLAIN: 10.0, ALL: 14.0, ONE: 10.5, TRANSFORMERS: 16.0, LENS: 20.0}
+    found = {figure.what.split(": ")[1]: figure for figure in of_peers(SMALL, 1024, taken)}
+    assert found["one head of one layer / plain forward"].value == pytest.approx(1.05)
+    ours, lens = found[f"{ALL} / {TRANSFORMERS}"], found[f"{ALL} / {LENS}"]
+    assert (ours.value, ours.holds) == (pytest.approx(0.875), True)
+    assert (lens.value, lens.holds) == (pytest.approx(0.7), False)
+    assert lens.detail["transformer-lens"] == "4.0"
+
+
+def test_one_head_takes_one_matrix() -> None:
+    figure = memory_of_one_head(4096)
+    assert 0.5 < figure.value < 2
+    assert figure.detail["matrix MB"] == pytest.approx(67.1, abs=0.1)

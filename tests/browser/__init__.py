@@ -1,0 +1,1 @@
+"""The views in a real browser."""

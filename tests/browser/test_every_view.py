@@ -1,0 +1,235 @@
+"""What holds in every view: saving, light and dark, any width, and texts that stay texts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from clearhead.look.html import FOLDER, VIEWS, module, style
+
+from . import documents
+from .conftest import Open
+
+DOCUMENTS: dict[str, Any] = {
+    "heads": documents.look,
+    "steps": documents.steps,
+    "beam": documents.beam,
+    "patches": documents.image_look,
+    "cells": documents.cells,
+}
+EVIL = '</script><img src=x onerror="window.hurt = true">&"\'`${1}'
+
+
+def test_every_view_has_a_document() -> None:
+    assert set(DOCUMENTS) == set(VIEWS)
+
+
+def saved(page: Any, kind: str, folder: Path) -> Path:
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name=f"Save as {kind}").click()
+    file = folder / waiting.value.suggested_filename
+    waiting.value.save_as(file)
+    return file
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_it_saves_a_drawing_a_picture_and_its_data(show: Open, tmp_path: Path, view: str) -> None:
+    data = DOCUMENTS[view]()
+    page = show(view, data)
+    drawing = ElementTree.parse(saved(page, "SVG", tmp_path)).getroot()
+    assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
+    words = [element.text or "" for element in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    expected = {"heads": "coche", "steps": "car", "beam": "auto", "patches": "", "cells": "T"}[view]
+    assert not expected or expected in words
+    assert "var(--" not in ElementTree.tostring(drawing, encoding="unicode")
+    assert saved(page, "PNG", tmp_path).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert json.loads(saved(page, "JSON", tmp_path).read_text(encoding="utf-8")) == data
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_it_follows_the_system_into_the_dark_and_the_page_out_of_it(show: Open, view: str) -> None:
+    page = show(view, DOCUMENTS[view]())
+    paper = "getComputedStyle(document.querySelector('.clearhead')).backgroundColor"
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(paper) == "rgb(18, 21, 27)"
+    page.evaluate("document.documentElement.dataset.theme = 'light'")
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+
+
+def test_what_is_drawn_is_drawn_again_in_the_dark(show: Open) -> None:
+    page = show("heads", documents.look())
+    pixel = "[...document.querySelector('.ch-grid canvas').getContext('2d').getImageData(0, 0, 1, 1).data]"
+    light = page.evaluate(pixel)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"String({pixel}) !== '{','.join(map(str, light))}'")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_it_fits_any_width(show: Open, view: str) -> None:
+    page = show(view, DOCUMENTS[view]())
+    for width in (400, 1920, 640):
+        page.set_viewport_size({"width": width, "height": 760})
+        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+        inside = "all => all.every(one => one.getBoundingClientRect().right <= innerWidth + 1)"
+        page.wait_for_timeout(30)
+        assert page.locator(".ch-figure > *, .ch-tools > *, .ch-large svg").evaluate_all(inside)
+
+
+ONE = documents.attended(["one"], ["one"])
+SINGLE = {
+    "heads": documents.look(attention={"decoder.self": ONE}),
+    "patches": documents.look(attention={"decoder.self": ONE}),
+    "steps": {**documents.steps(), "rows": ["one"], "query": 0},
+    "beam": {**documents.beam(), "nodes": documents.beam()["nodes"][:2], "best": 1},
+    "cells": {**documents.cells(), "tokens": ["T"], "values": [0.0], "units": [], "ranking": []},
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_single_token_is_shown(show: Open, view: str) -> None:
+    page = show(view, SINGLE[view])
+    assert page.locator(".ch-figure > *").count() > 0
+    assert page.locator("[width='NaN'], [height='NaN'], [x='NaN'], [d*='NaN']").count() == 0
+
+
+def evil(value: Any, key: str = "") -> Any:
+    """The same document with every text that comes from outside replaced by an attack."""
+    if isinstance(value, dict):
+        return {name: evil(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [evil(each, key) for each in value]
+    fixed = key in ("format", "kind", "state", "task")
+    return EVIL if isinstance(value, str) and not fixed else value
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_text_becomes_markup(show: Open, view: str) -> None:
+    page = show(view, evil(DOCUMENTS[view]()), title=EVIL)
+    assert page.title() == EVIL
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("img").count() == 0
+    assert "onerror" in page.locator(".clearhead").inner_text()
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_control_has_a_name_and_can_be_reached(show: Open, view: str) -> None:
+    page = show(view, DOCUMENTS[view]())
+    nameless = """all => all.filter(one =>
+      !(one.getAttribute("aria-label") || one.innerText || one.closest("label")?.innerText)
+    ).map(one => one.outerHTML)"""
+    assert page.locator("button, input, select, [role=button], [tabindex]").evaluate_all(nameless) == []
+    wanted = {"ch-saving", "ch-figure"} | ({"ch-tools"} if page.locator(".ch-tools > *").count() else set())
+    reached = set()
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.closest('.ch-saving, .ch-tools, .ch-figure')?.className"))
+    assert wanted <= reached
+
+
+# --- the modules as a page that is served imports them, and as a notebook does ---
+
+
+def served(page: Any) -> Any:
+    """An empty page of an origin that only knows the folder of the views."""
+
+    def answer(route: Any) -> None:
+        name = route.request.url.rsplit("/", 1)[-1]
+        kinds = {"js": "text/javascript", "css": "text/css"}
+        if not name:
+            route.fulfill(body=f"<!doctype html><style>{style()}</style><div id=view></div>", content_type="text/html")
+        elif name == "favicon.ico":
+            route.fulfill(body="", content_type="image/x-icon")
+        else:
+            body = (FOLDER / name).read_text(encoding="utf-8")
+            route.fulfill(body=body, content_type=kinds[name.rsplit(".", 1)[-1]])
+
+    page.route("https://views.test/**", answer)
+    page.goto("https://views.test/")
+    return page
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_modules_are_imported_as_they_are(page: Any, view: str) -> None:
+    served(page)
+    mount = f"""async data => {{
+      const {{ mount }} = await import("https://views.test/{view}.js");
+      window.view = mount(document.getElementById("view"), data, {{ onChange: chosen => (window.chosen = chosen) }});
+    }}"""
+    page.evaluate(mount, DOCUMENTS[view]())
+    assert page.locator(".clearhead").count() == 1
+    page.evaluate("data => window.view.update(data)", DOCUMENTS[view]())
+    assert page.locator(".clearhead").count() == 1
+    page.evaluate("window.view.destroy()")
+    assert page.locator(".clearhead").count() == 0
+
+
+def test_what_is_chosen_is_told_and_can_be_restored(page: Any) -> None:
+    served(page)
+    mount = """async ([data, chosen]) => {
+      const { mount } = await import("https://views.test/heads.js");
+      window.view = mount(document.getElementById("view"), data, { chosen, onChange: now => (window.chosen = now) });
+    }"""
+    page.evaluate(mount, [documents.look(), {"kind": "encoder.self", "layer": 0, "head": 1, "shape": "matrix"}])
+    assert page.locator(".ch-large strong").inner_text() == "Layer 0, head 1"
+    page.get_by_role("gridcell", name="Layer 1, head 2").click()
+    expected = {"kind": "encoder.self", "layer": 1, "head": 2, "shape": "matrix", "token": None}
+    assert page.evaluate("window.chosen") == expected
+    words = ["one", "two"]
+    smaller = documents.look(attention={"encoder.self": documents.attended(words, words, layers=1, heads=1)})
+    page.evaluate("data => window.view.update(data)", smaller)
+    assert page.locator(".ch-large strong").inner_text() == "Layer 0, head 0"
+
+
+MODEL = """class Model {
+  constructor(values) { this.values = values; this.listeners = {}; this.saved = 0; }
+  get(name) { return this.values[name]; }
+  set(name, value) { this.values[name] = value; (this.listeners[`change:${name}`] ?? []).forEach(each => each()); }
+  save_changes() { this.saved += 1; }
+  on(name, listener) { (this.listeners[name] ??= []).push(listener); }
+  off(name, listener) { this.listeners[name] = this.listeners[name].filter(each => each !== listener); }
+}"""
+
+
+def test_a_notebook_shows_it_and_hears_what_was_chosen(page: Any) -> None:
+    served(page)
+    render = f"""async ([code, data]) => {{
+      {MODEL}
+      const url = URL.createObjectURL(new Blob([code], {{ type: "text/javascript" }}));
+      const widget = (await import(url)).default;
+      window.model = new Model({{ data, chosen: null }});
+      window.stop = widget.render({{ model: window.model, el: document.getElementById("view") }});
+    }}"""
+    page.evaluate(render, [module("beam"), documents.beam()])
+    page.get_by_role("treeitem", name="auto").click()
+    assert page.evaluate("[window.model.get('chosen'), window.model.saved]") == [{"node": 5, "dropped": False}, 1]
+    page.evaluate("window.model.set('chosen', {node: 2, dropped: true})")
+    assert page.get_by_role("treeitem").count() == 8
+    assert page.locator(".ch-chip").all_inner_texts() == ["la"]
+    page.evaluate("window.stop()")
+    assert page.locator(".clearhead").count() == 0
+    assert page.evaluate("Object.values(window.model.listeners).flat().length") == 0
+
+
+def test_a_hidden_view_is_drawn_when_it_is_shown(page: Any) -> None:
+    served(page)
+    mount = """async data => {
+      const { mount } = await import("https://views.test/heads.js");
+      document.getElementById("view").style.display = "none";
+      mount(document.getElementById("view"), data);
+    }"""
+    page.evaluate(mount, documents.look())
+    assert page.get_by_role("gridcell").count() == 0
+    page.evaluate("document.getElementById('view').style.display = 'block'")
+    page.get_by_role("gridcell").first.wait_for()
+
+
+def test_the_style_sheet_defines_every_token_that_is_used() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in sorted(FOLDER.iterdir())]
+    used = {name for text in texts for name in re.findall(r"var\((--ch-[\w-]+)\)", text)}
+    assert used <= set(re.findall(r"(--ch-[\w-]+):", style()))
