@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.engines.layout import CMemory, CPast, Layout, unsupported
+from clearhead.engines.layout import CMemory, CPast, CStack, Layout, unsupported
 from clearhead.engines.threads import Threads
 from clearhead.models.assemble import TokenInput, smaller
 from clearhead.models.lm import LanguageModel, MaskedLanguageModel
@@ -118,7 +118,7 @@ class Compiled:
         if rows > len(state.lists):  # a text has one beginning for all its rows
             state.lists = state.lists.expand(rows, -1).clone()
         x = self.embed(ids, start=state.length).contiguous()
-        self._extend(state, rows, tokens)
+        stack = self._extend(state, rows, tokens)
         logits = x.new_empty(rows, tokens, self.vocabulary)
         past = CPast(
             state.pool.keys.data_ptr(),
@@ -130,7 +130,7 @@ class Compiled:
             state.first,
             state.window or 0,
         )
-        structures = (ctypes.byref(self.layout.stack), ctypes.byref(past), _memory(state))
+        structures = (ctypes.byref(stack), ctypes.byref(past), _memory(state))
         numbers = (ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(logits.data_ptr()))
         with self.threads.chosen(rows * tokens) as threads:
             failed = self.library.step(*structures, *numbers, rows, rows * tokens, threads)
@@ -138,17 +138,17 @@ class Compiled:
             raise MemoryError(f"no memory left for a step of {rows * tokens} tokens")
         return logits, state
 
-    def _extend(self, state: State, rows: int, tokens: int) -> None:
-        """A slot for each new token, at the end of its row's list."""
+    def _extend(self, state: State, rows: int, tokens: int) -> CStack:
+        """A slot for each new token, at the end of its row's list; and the structure that reaches so far."""
         if state.window is not None and state.pool.used > 2 * rows * max(state.window, SLOTS):
             _forget(state, state.window)
         place = state.length - state.first
-        self.layout.reach(state.length + tokens)
         if place + tokens > state.lists.size(1):
             state.lists = _longer(state.lists, 1, 2 * (place + tokens))
         slot = state.pool.take(rows * tokens)
         state.lists[:, place : place + tokens] = torch.arange(slot, slot + rows * tokens).view(rows, tokens)
         state.length += tokens
+        return self.layout.reach(state.length)
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """logits (B, V) -> the largest (B, count), falling, their tokens, and log Σ exp of each row (B,)."""

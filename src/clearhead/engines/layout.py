@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -141,33 +142,39 @@ class Layout:
         self.panel, self.int8 = 2 * width, int8
         self.kept: list[object] = []
         self.layers: list[MultiHeadAttention] = [block.self_attention for block in stack.blocks]  # type: ignore[misc]
-        blocks = (CBlock * len(stack.blocks))(*(self._block(block) for block in stack.blocks))
-        self.blocks = blocks
-        first = self.layers[0]
-        self.stack = CStack(blocks, self._norm(stack.norm), self._linear(output), len(blocks), first.dim)
-        self.positions = 0
+        self.blocks = (CBlock * len(stack.blocks))(*(self._block(block) for block in stack.blocks))
+        self.last, self.output = self._norm(stack.norm), self._linear(output)
+        self.positions, self._lock = 0, Lock()
+        self.stack = self.reach(64)
 
-    def reach(self, length: int) -> None:
-        """Make the tables of relative positions long enough."""
-        if length <= self.positions:
-            return
-        self.positions = 2 * length
-        tables = [self._tables(layer, self.positions) for layer in self.layers]
-        self._tables_kept = tables
-        for block, (sin, cos, bias) in zip(self.blocks, tables, strict=True):
-            own = block.self
-            own.sin, own.cos, own.bias = (None if x is None else x.data_ptr() for x in (sin, cos, bias))
-            own.positions = self.positions
+    def reach(self, length: int) -> CStack:
+        """The stack, with tables of relative positions that are long enough.
+
+        Longer ones make a new structure: another thread may still compute with the old one.
+        """
+        with self._lock:
+            if length > self.positions:
+                self.positions = 2 * length
+                self.stack = self._with_tables(self.positions)
+            return self.stack
+
+    def _with_tables(self, length: int) -> CStack:
+        blocks = type(self.blocks).from_buffer_copy(self.blocks)
+        for block, layer in zip(blocks, self.layers, strict=True):
+            tables = self._tables(layer, length)
+            block.self.sin, block.self.cos, block.self.bias = (x if x is None else self._keep(x) for x in tables)
+            block.self.positions = length
+        self.kept.append(blocks)
+        return CStack(blocks, self.last, self.output, len(blocks), self.layers[0].dim)
 
     def _tables(self, layer: MultiHeadAttention, length: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """sin and cos (T, K/2) of rotary positions, and the bias (H, T) of each distance."""
         if isinstance(layer.relative, Rotary):
-            sin, cos = layer.relative.waves(0, length)
-            return sin.float().contiguous(), cos.float().contiguous(), None
+            return *layer.relative.waves(0, length), None
         if layer.relative.bias is None:
             return None, None, None
         back = layer.relative.bias(torch.tensor([length - 1]), torch.arange(length - 1, -1, -1))  # (H, 1, T)
-        return None, None, back.detach().squeeze(1).float().contiguous()
+        return None, None, back.squeeze(1)
 
     def _block(self, block: nn.Module) -> CBlock:
         crosses = isinstance(block, DecoderBlock)
