@@ -32,6 +32,7 @@ class Suite:
 SUITES = {
     "core": Suite("clearhead.bench.core"),
     "charlm": Suite("clearhead.bench.charlm", peers=("transformers",)),
+    "decode": Suite("clearhead.bench.decode", peers=("ctranslate2", "transformers")),
     "train": Suite("clearhead.bench.train", peers=("transformers", "x-transformers")),
     "words": Suite("clearhead.bench.words", peers=("gensim",)),
 }
