@@ -68,6 +68,7 @@ def test_it_cannot_be_changed() -> None:
         ("model.hard=yes", "model", "hard", True),
         ("data.source=no", "data", "source", "no"),
         ("data.source=none", "data", "source", None),
+        ("model.positions=none", "model", "positions", "none"),
         ("data.path=a=b.tsv", "data", "path", "a=b.tsv"),
         ("model.kv_heads=2", "model", "kv_heads", 2),
         (" train.seed = 7 ", "train", "seed", 7),

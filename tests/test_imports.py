@@ -12,7 +12,7 @@ import pytest
 import clearhead
 
 ROOT = Path(clearhead.__file__).parent
-EVERYTHING_BELOW_SERVE = {"text", "data", "nn", "models", "decode", "train", "look", "interop"}
+EVERYTHING_BELOW_SERVE = {"text", "data", "nn", "models", "decode", "engines", "train", "look", "interop"}
 ALLOWED: dict[str, set[str]] = {
     "text": set(),
     "nn": set(),
@@ -21,7 +21,8 @@ ALLOWED: dict[str, set[str]] = {
     "models": {"nn"},
     "look": {"nn", "models", "decode"},
     "train": {"text", "data", "models", "decode", "look"},
-    "interop": {"models", "text"},
+    "interop": {"nn", "models", "text"},
+    "engines": {"nn", "models", "decode", "interop"},
     "bundled": set(),
     "bench": EVERYTHING_BELOW_SERVE,
     "serve": EVERYTHING_BELOW_SERVE,

@@ -9,6 +9,7 @@ import torch
 
 from clearhead import config
 from clearhead.decode import Settings
+from clearhead.engines.choose import Engines
 from clearhead.models.build import Sizes, build
 from clearhead.text import Tokenizer
 from clearhead.translator import Translator
@@ -30,7 +31,7 @@ def network(tokenizer: Tokenizer) -> torch.nn.Module:
 
 
 def make(network: torch.nn.Module, tokenizer: Tokenizer, longest: int = 97, **settings: object) -> Translator:
-    return Translator(network, tokenizer, longest, longest, Settings.of(**settings))
+    return Translator(Engines(network), tokenizer, longest, longest, Settings.of(**settings))
 
 
 @pytest.mark.parametrize("settings", [{}, {"beams": 3, "n_best": 2}])

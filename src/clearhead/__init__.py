@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 
-def load(path: str | Path) -> Model:
+def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Model:
     """A trained model, from its run directory or by its name."""
     from clearhead.api import load as load_run
 
-    return load_run(path)
+    return load_run(path, engine, int8)

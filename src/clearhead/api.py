@@ -23,9 +23,13 @@ import torch
 
 from clearhead.bundled import find
 from clearhead.config import Config
-from clearhead.decode import Prompts, Settings, pieces, steps, write
-from clearhead.errors import RunError
+from clearhead.decode import Prompts, Settings, Special, pieces, steps, write
+from clearhead.engines.choose import MANY, Engines
+from clearhead.errors import ConfigError, RunError
+from clearhead.models.assemble import smaller
+from clearhead.models.lm import LanguageModel
 from clearhead.models.word_vectors import analogy, neighbours
+from clearhead.nn import MultiHeadAttention
 from clearhead.text import Tokenizer
 from clearhead.train.run import Facts, Run
 from clearhead.translator import Candidate, Translator
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
     from clearhead.look.beams import BeamTree
     from clearhead.look.look import Look
     from clearhead.looker import Looker
+
+LONG = 2000  # tokens of a text for which a compiler is worth waiting for
 
 ABILITIES = {
     "translate": "translate",
@@ -58,12 +64,14 @@ class Label:
 class Model:
     """A run directory, loaded."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, engine: str = "auto", int8: bool = False):
         self.run = run
         self.config: Config = run.config
         self.network: Any
         self.network, self.facts = run.load_network()
         self._tokenizer = run.load_tokenizer()
+        pieces = self._tokenizer.pieces(range(len(self._tokenizer))) if self._tokenizer and engine == "ct2" else ()
+        self.engines = Engines(self.network, engine, int8, pieces, run.path / "ct2")
 
     @property
     def name(self) -> str:
@@ -87,29 +95,64 @@ class Model:
         """For more than one good translation of a text, with scores, or for more texts than memory holds."""
         self._must("translate")
         chosen, longest = Settings.of(**settings), self.config.data.max_length - 1
-        return Translator(self.network, self.tokenizer, self.facts.usual or longest, longest, chosen, on_note)
+        self.engines.on_note = on_note
+        return Translator(self.engines, self.tokenizer, self.facts.usual or longest, longest, chosen, on_note)
 
     def generate(
-        self, prompt: str, *, max_tokens: int = 200, stream: bool = False, stops: Sequence[str] = (), **settings: Any
+        self,
+        prompt: str,
+        *,
+        max_tokens: int = 200,
+        stream: bool = False,
+        stops: Sequence[str] = (),
+        cache: int | None = None,
+        **settings: Any,
     ) -> Any:
         """Text that goes on from a prompt, up to the first of the stop strings; with `stream` an iterator over pieces.
 
         The settings are those of `clearhead.decode.Settings`; without any, each token is drawn as likely as it is.
+        A text of any length can be written where the positions allow it: the model then looks back at the last tokens
+        only, as many as it was trained with, or as `cache` says.
         """
         self._must("generate")
         chosen = Settings.of(**{"longest": max_tokens, "temperature": 1.0, **settings})
         ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
-        said = pieces(self._tokens(ids, chosen), self.tokenizer.decode, before=ids, stops=stops)
+        window = self.window(len(ids) + max_tokens, cache)
+        said = pieces(self._tokens(ids, chosen, window), self.tokenizer.decode, before=ids, stops=stops)
         return said if stream else prompt + "".join(said)
 
-    def _tokens(self, ids: list[int], settings: Settings) -> Iterator[int]:
-        prompts = Prompts([ids])
+    def window(self, tokens: int, cache: int | None = None) -> int | None:
+        """How many tokens a text of so many looks back at, and its cache holds; none where that is all of them."""
+        model = self.config.model
+        if cache is not None and cache < 1:
+            raise ConfigError(f"cache={cache} must be 1 or more")
+        if not isinstance(self.network, LanguageModel):
+            return None  # what an RNN remembers has one size
+        if model.positions in ("rotary", "t5", "none"):
+            cache = smaller(cache, model.length)
+        return cache if cache is not None and cache < tokens else None
+
+    def cache_bytes(self, tokens: int) -> int:
+        """The memory of the keys and values of so many tokens."""
+        layers = [part for part in self.network.modules() if isinstance(part, MultiHeadAttention)]
+        return sum(4 * tokens * layer.kv_heads * (layer.key_dim + layer.value_dim) for layer in layers)
+
+    def _tokens(self, ids: list[int], settings: Settings, window: int | None) -> Iterator[int]:
+        if self.engines.wanted == "ct2":
+            yield from self.engines.ct2(self._special).generate(ids, settings)
+            return
+        prompts, model = Prompts([ids]), self.engines.stepper(settings.longest // LONG * MANY, settings)
+        state = model.start() if window is None else model.start(window=window)
         if settings.beams > 1:  # known only when all is written
-            [found] = write(self.network, self.network.start(), prompts, settings)
+            [found] = write(model, state, prompts, settings)
             yield from found[0].ids
             return
-        for step in steps(self.network, self.network.start(), prompts, settings):
+        for step in steps(model, state, prompts, settings):
             yield from (token.id for token in step)
+
+    @property
+    def _special(self) -> Special:
+        return Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
 
     def classify(self, item: Any) -> Any:
         """The label of a text, of an image (pixels, Pillow image or path), or of each in a list."""
@@ -210,9 +253,13 @@ class Model:
             raise RunError(f"{self.run.path} is a model for {self.config.task}: it can {can}, not {ability}")
 
 
-def load(path: str | Path) -> Model:
-    """Load a run directory, or a model that comes with the package."""
-    return Model(Run.open(find(path)))
+def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Model:
+    """Load a run directory, or a model that comes with the package.
+
+    `engine` is what makes the steps of translating and generating: auto, torch, compiled or ct2; with `int8` its
+    weights are rounded to bytes, for less memory and time and a little less quality.
+    """
+    return Model(Run.open(find(path)), engine, int8)
 
 
 __all__ = ["Candidate", "Facts", "Label", "Model", "Translator", "load"]

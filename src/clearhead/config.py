@@ -348,7 +348,15 @@ def _assign(config: Config, values: dict[str, Any], name: str, text: str) -> Non
     for section in sections:
         values = values[section]
     several = isinstance(values[key], tuple)  # written as 0.9,0.98
-    values[key] = None if text.lower() in ("none", "null") else text.split(",") if several else text
+    nothing = text.lower() in ("none", "null") and _may_be_none(type(config), name)
+    values[key] = None if nothing else text.split(",") if several else text
+
+
+def _may_be_none(kind: type[BaseModel], name: str) -> bool:
+    """Whether a setting has a value that is none; where it has not, `none` is a word like any other."""
+    first, _, rest = name.partition(".")
+    annotation = kind.model_fields[first].annotation
+    return _may_be_none(annotation, rest) if rest else type(None) in get_args(annotation)  # type: ignore[arg-type]
 
 
 def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,13 +11,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Protocol
 
-from clearhead.decode import Hypothesis, Settings, Special, write_all
+from clearhead.decode import Hypothesis, Settings, Special
 from clearhead.text import Tokenizer
 from clearhead.text.sentences import cut
 
 LARGEST = 2048  # lines in a window
+
+
+class Writer(Protocol):
+    """Whatever writes a text for each source: an engine."""
+
+    def write_all(
+        self, sources: Sequence[Sequence[int]], special: Special, settings: Settings
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, the best first."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,9 +40,9 @@ class Candidate:
 
 @dataclass
 class Translator:
-    """A network that translates, with its vocabulary."""
+    """What writes translations, with its vocabulary."""
 
-    network: Any
+    writer: Writer
     tokenizer: Tokenizer
     usual: int  # tokens of a source in training; what has more is translated in parts of whole sentences
     longest: int  # tokens of a source at most; a sentence that has more is cut
@@ -48,14 +58,19 @@ class Translator:
 
     def window(self, texts: Sequence[str], first: int = 1) -> list[list[Candidate]]:
         """The same for texts that are all there; `first` is the number of the first, for notes."""
-        special = Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+        special = self.special
         whole = self.tokenizer.encode_batch([text.strip() for text in texts])
         parts = [self._parts(text, ids, first + i) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))]
-        found = iter(write_all(self.network, [ids for each in parts for ids in each], special, self.settings))
+        found = iter(self.writer.write_all([ids for each in parts for ids in each], special, self.settings))
         return [
             self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
             for text, each in zip(texts, parts, strict=True)
         ]
+
+    @property
+    def special(self) -> Special:
+        """The tokens that have a meaning of their own."""
+        return Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
 
     def _parts(self, text: str, ids: list[int], number: int) -> list[list[int]]:
         """The ids of a text, in parts that are short enough; none if there is nothing that could be translated."""

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import time
+from functools import partial
+
 import pytest
 
 from clearhead.bench import core
-from clearhead.bench.measure import growth_exponent, in_own_process, machine, side_by_side
+from clearhead.bench.measure import growth_exponent, in_own_process, machine, side_by_side, side_by_side_apart
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
@@ -18,6 +21,13 @@ def test_candidates_take_turns() -> None:
     assert calls == ["a", "b"] * 5
     assert set(taken) == {"a", "b"}
     assert all(milliseconds >= 0 for milliseconds in taken.values())
+
+
+def test_candidates_in_processes_of_their_own_take_turns_too() -> None:
+    quick, slow = partial(partial, time.sleep, 0.002), partial(partial, time.sleep, 0.03)
+    taken = side_by_side_apart({"quick": quick, "slow": slow}, repeats=3, warm_up=1)
+    assert 2 <= taken["quick"] < taken["slow"]
+    assert taken["slow"] >= 30
 
 
 def test_peak_memory_is_that_of_the_process_alone() -> None:

@@ -11,19 +11,67 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import ExitStack
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+Turn = Callable[[], object]
+MakeTurn = Callable[[], Turn]
 
 
-def side_by_side(candidates: Mapping[str, Callable[[], object]], repeats: int, warm_up: int = 3) -> dict[str, float]:
+def side_by_side(candidates: Mapping[str, Turn], repeats: int, warm_up: int = 3) -> dict[str, float]:
     """Median milliseconds of each; they take turns, so that a slow moment of the machine hits all alike."""
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for turn in range(warm_up + repeats):
-        for name, run in candidates.items():
-            begin = time.perf_counter()
-            run()
-            if turn >= warm_up:
-                times[name].append(1000 * (time.perf_counter() - begin))
-    return {name: statistics.median(taken) for name, taken in times.items()}
+    return _medians({name: partial(_milliseconds, turn) for name, turn in candidates.items()}, repeats, warm_up)
+
+
+def side_by_side_apart(candidates: Mapping[str, MakeTurn], repeats: int, warm_up: int = 3) -> dict[str, float]:
+    """The same, each in a process of its own, which it may set up as it likes; what makes a turn must be picklable."""
+    with ExitStack() as all_of_them:
+        workers = {name: all_of_them.enter_context(_Worker(make)) for name, make in candidates.items()}
+        return _medians({name: worker.turn for name, worker in workers.items()}, repeats, warm_up)
+
+
+def _medians(turns: Mapping[str, Callable[[], float]], repeats: int, warm_up: int) -> dict[str, float]:
+    """Of each, the median of what its turns gave, without the first ones."""
+    rounds = [{name: turn() for name, turn in turns.items()} for _ in range(warm_up + repeats)]
+    return {name: statistics.median(each[name] for each in rounds[warm_up:]) for name in turns}
+
+
+def _milliseconds(turn: Turn) -> float:
+    begin = time.perf_counter()
+    turn()
+    return 1000 * (time.perf_counter() - begin)
+
+
+class _Worker:
+    """A process that makes a candidate, and one turn whenever it is asked."""
+
+    def __init__(self, make: MakeTurn):
+        start = get_context("spawn")
+        self.pipe, theirs = start.Pipe()
+        self.process = start.Process(target=_take_turns, args=(make, theirs), daemon=True)
+
+    def __enter__(self) -> Self:
+        self.process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.join()
+
+    def turn(self) -> float:
+        """Milliseconds."""
+        self.pipe.send(None)
+        return float(self.pipe.recv())
+
+
+def _take_turns(make: MakeTurn, pipe: Connection) -> None:
+    turn = make()
+    while True:
+        pipe.recv()
+        pipe.send(_milliseconds(turn))
 
 
 # Linux's own high-water mark: getrusage would count the process that started this one, too.

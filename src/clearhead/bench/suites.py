@@ -33,6 +33,7 @@ SUITES = {
     "core": Suite("clearhead.bench.core"),
     "look": Suite("clearhead.bench.look", peers=("transformers",)),
     "charlm": Suite("clearhead.bench.charlm", peers=("transformers",)),
+    "decode": Suite("clearhead.bench.decode", peers=("ctranslate2", "transformers")),
     "train": Suite("clearhead.bench.train", peers=("transformers", "x-transformers")),
     "words": Suite("clearhead.bench.words", peers=("gensim",)),
 }

@@ -10,23 +10,22 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from torch import Tensor
 
 from clearhead.bench.figures import Figure
-from clearhead.bench.measure import side_by_side
-from clearhead.bench.peers import BETAS, CLIP, PEERS, RATE, WEIGHT_DECAY, Gpt, Peer, as_torch_comes
+from clearhead.bench.measure import side_by_side_apart
+from clearhead.bench.peers import BETAS, CLIP, PEERS, RATE, WEIGHT_DECAY, Gpt
 from clearhead.config import defaults, override
 from clearhead.text import SPECIALS
 from clearhead.train.loop import Listener, Trainer
 from clearhead.train.run import Run
 from clearhead.train.start import make_trainer
-from clearhead.train.task import Examples
 
 SIZES = {
     Gpt(layers=4, dim=128, heads=4, block=64, batch=12): 40,
@@ -55,15 +54,12 @@ def figures(size: Gpt, taken: Mapping[str, float], rounds: int) -> Iterator[Figu
 
 
 def milliseconds(size: Gpt, peers: bool, rounds: int) -> dict[str, float]:
-    """The median milliseconds of one step of each candidate, all on the same batches."""
+    """The median milliseconds of one step of each candidate, each in a process of its own."""
     with TemporaryDirectory() as folder:
-        trainer = our_trainer(size, Path(folder))
-        batches = list(islice(trainer.cursor.forever(), TURN))  # each (B, T + 1)
-        candidates = {"clearhead": our_turn(trainer, batches)}
+        candidates = {"clearhead": partial(our_turn, size, Path(folder))}
         if peers:
-            rows = [torch.from_numpy(batch) for batch in batches]
-            candidates |= {name: turn_of(make(size), rows) for name, make in PEERS.items()}
-        return {name: taken / TURN for name, taken in side_by_side(candidates, rounds).items()}
+            candidates |= {name: partial(turn_of, name, size) for name in PEERS}
+        return {name: taken / TURN for name, taken in side_by_side_apart(candidates, rounds).items()}
 
 
 def our_trainer(size: Gpt, folder: Path) -> Trainer:
@@ -97,22 +93,24 @@ def our_trainer(size: Gpt, folder: Path) -> Trainer:
     return make_trainer(Run(folder), override(defaults("lm"), settings), Listener())
 
 
-def our_turn(trainer: Trainer, batches: Sequence[Examples]) -> Callable[[], None]:
-    """Some steps of ours, with torch as our trainer wants it."""
+def our_turn(size: Gpt, folder: Path) -> Callable[[], None]:
+    """Some steps of ours."""
+    trainer = our_trainer(size, folder)
+    batches = list(islice(trainer.cursor.forever(), TURN))  # each (B, T + 1)
 
     def turn() -> None:
-        torch.use_deterministic_algorithms(trainer.config.deterministic, warn_only=True)
         for batch in batches:
             trainer.update([batch])
 
     return turn
 
 
-def turn_of(peer: Peer, batches: Sequence[Tensor]) -> Callable[[], None]:
-    """Some steps of a peer, with torch as it comes."""
+def turn_of(name: str, size: Gpt) -> Callable[[], None]:
+    """Some steps of a peer on as many random tokens, with torch as it comes."""
+    peer, drawn = PEERS[name](size), torch.Generator().manual_seed(1)
+    batches = torch.randint(size.vocabulary, (TURN, size.batch, size.block + 1), generator=drawn)
 
     def turn() -> None:
-        as_torch_comes()
         for batch in batches:
             peer.update(batch)
 

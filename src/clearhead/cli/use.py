@@ -24,6 +24,8 @@ TopK = Annotated[int | None, typer.Option(help="Draw from the k likeliest.")]
 TopP = Annotated[float, typer.Option(help="Draw from the likeliest that together have probability p.")]
 MinP = Annotated[float, typer.Option(help="Draw from those at least so likely, relative to the likeliest.")]
 Seed = Annotated[int | None, typer.Option(help="The same seed writes the same text.")]
+Engine = Annotated[str, typer.Option(help="What makes the steps: auto, torch, compiled or ct2.")]
+Int8 = Annotated[bool, typer.Option("--int8", help="Weights as bytes: less memory and time, a little less quality.")]
 
 
 def translate(
@@ -36,6 +38,7 @@ def translate(
     length_penalty: Annotated[float, typer.Option(help="A score is log-probability over length^penalty.")] = 1.0,
     groups: Annotated[int, typer.Option(help="Beams in so many groups that should differ.")] = 1,
     diversity: Annotated[float, typer.Option(help="How much the groups should differ.")] = 0.0,
+    coverage_penalty: Annotated[float, typer.Option(help="What it costs to leave parts of the text unread.")] = 0.0,
     no_repeat: NoRepeat = 0,
     repetition_penalty: Penalty = 1.0,
     temperature: Annotated[float, typer.Option(help="Above 0, draw instead of search.")] = 0.0,
@@ -43,6 +46,8 @@ def translate(
     top_p: TopP = 1.0,
     min_p: MinP = 0.0,
     seed: Seed = None,
+    engine: Engine = "auto",
+    int8: Int8 = False,
     as_json: Json = False,
 ) -> None:
     """Translate a text, or every line of standard input, however many there are.
@@ -51,8 +56,14 @@ def translate(
     """
     import clearhead
 
-    loaded = clearhead.load(model)
-    searching = {"n_best": n_best, "length_penalty": length_penalty, "groups": groups, "diversity": diversity}
+    loaded = clearhead.load(model, engine, int8)
+    searching = {
+        "n_best": n_best,
+        "length_penalty": length_penalty,
+        "groups": groups,
+        "diversity": diversity,
+        "coverage_penalty": coverage_penalty,
+    }
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
     rules = {"no_repeat": no_repeat, "repetition_penalty": repetition_penalty}
     chosen = (1 if temperature else max(4, n_best)) if beams is None else beams
@@ -87,7 +98,10 @@ def generate(
     top_p: TopP = 1.0,
     min_p: MinP = 0.0,
     stop: Annotated[list[str] | None, typer.Option(help="End before this; may be given several times.")] = None,
+    cache: Annotated[int | None, typer.Option(help="Tokens that are looked back at: memory of one size.")] = None,
     seed: Seed = None,
+    engine: Engine = "auto",
+    int8: Int8 = False,
     as_json: Json = False,
 ) -> None:
     """Write a text that goes on from a prompt."""
@@ -104,8 +118,13 @@ def generate(
         "min_p": min_p,
         "seed": seed,
     }
-    loaded = clearhead.load(model)
-    pieces = loaded.generate(prompt, max_tokens=max_tokens, stream=True, stops=stop or (), **settings)
+    loaded = clearhead.load(model, engine, int8)
+    pieces = loaded.generate(prompt, max_tokens=max_tokens, stream=True, stops=stop or (), cache=cache, **settings)
+    if window := loaded.window(len(prompt) + max_tokens, cache):
+        size = loaded.cache_bytes(window) / 1e6
+        notes()(
+            f"the model looks back at the last {window} tokens; its cache holds {size:.1f} MB, however long the text"
+        )
     if as_json:
         print_json({"prompt": prompt, "text": prompt + "".join(pieces)})
         return

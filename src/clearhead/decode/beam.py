@@ -26,7 +26,7 @@ from clearhead.decode.hypothesis import Hypothesis
 from clearhead.decode.plan import Plan, Prompts
 from clearhead.decode.rules import follow, only, rules_of
 from clearhead.decode.settings import Settings
-from clearhead.decode.stepper import Stepper, last_logits, move, step_and_look
+from clearhead.decode.stepper import Stepper, best, move, read_and_look
 
 Fate = Literal["kept", "dropped", "finished"]
 
@@ -61,7 +61,7 @@ def beam_search(
     model: Stepper, state: Any, prompts: Prompts, settings: Settings, observer: Observer | None = None
 ) -> list[list[Hypothesis]]:
     """Go on from each prompt: up to n hypotheses for each, the best first, and finished ones before cut ones."""
-    return _Search(Plan.of(prompts, settings), settings, observer).run(model, state) if prompts.ids else []
+    return _Search(model, Plan.of(prompts, settings), settings, observer).run(state) if prompts.ids else []
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,7 @@ class _Next:
     logits: Tensor  # (B, K, V) its own
     shaped: Tensor  # (B, K, V) after the rules
     total: Tensor  # (B, K) log Σ exp logits: what makes a log-probability of a logit
+    likeliest: tuple[Tensor, Tensor]  # (B, K, C) the largest of what is shaped, falling, and their tokens
     reading: list[bool]  # B, whether the token is one of the prompt, which costs nothing
 
     def costs(self, logits: Tensor, beam: Tensor, token: Tensor) -> Tensor:
@@ -138,22 +139,22 @@ _Found = list[dict[tuple[int, ...], Hypothesis]]  # of each sentence, by its tok
 class _Search:
     """One search: what is fixed, and the hypotheses found."""
 
-    def __init__(self, plan: Plan, settings: Settings, observer: Observer | None):
-        self.plan, self.settings, self.observer = plan, settings, observer
+    def __init__(self, model: Stepper, plan: Plan, settings: Settings, observer: Observer | None):
+        self.model, self.plan, self.settings, self.observer = model, plan, settings, observer
         self.rules = rules_of(settings)
         self.width = settings.beams // settings.groups
         self.finished: _Found = [{} for _ in plan.begin]
         self.cut: _Found = [{} for _ in plan.begin]
 
-    def run(self, model: Stepper, state: Any) -> list[list[Hypothesis]]:
+    def run(self, state: Any) -> list[list[Hypothesis]]:
         """The prompts are read once for each sentence; only then does each beam get a row of the state."""
-        sentences, device = self.plan.open(), self.plan.known.device
+        model, sentences, device = self.model, self.plan.open(), self.plan.known.device
         state = move(model, state, sentences, len(self.plan.begin), device)
         beams, ids = self._begin(sentences), self.plan.filled(sentences)
         rows = [i for i in range(len(sentences)) for _ in range(self.settings.beams)]  # of the state, for each beam
         while beams.sentence:
-            raw, look, state = step_and_look(model, ids, state, look=self.settings.coverage_penalty > 0)
-            logits = last_logits(raw)  # (rows of the state, V)
+            # logits (rows of the state, V)
+            logits, look, state = read_and_look(model, ids, state, look=self.settings.coverage_penalty > 0)
             beams = replace(beams, seen=beams.seen + look[rows].view(*beams.score.shape, -1))
             beams, origin = self._extend(beams, logits if len(rows) == len(logits) else logits[rows])
             kept = self._undecided(beams)
@@ -189,8 +190,15 @@ class _Search:
         forced = None if given is None else given.repeat_interleave(width)
         shaped = follow(self.rules, only(logits, forced), beams.ids.flatten(0, 1))
         reading = [place < self.plan.begin[sentence] for sentence in beams.sentence]
-        each, shaped, total = (x.view(count, width, -1) for x in (logits, shaped, logits.logsumexp(-1)))
-        return _Next(each, shaped, total.squeeze(-1), reading)
+        logit, token, total = best(self.model, logits, self._offers(logits))
+        if shaped is not logits:
+            logit, token, _ = best(self.model, shaped, self._offers(logits))
+        each, shaped, logit, token = (x.view(count, width, -1) for x in (logits, shaped, logit, token))
+        return _Next(each, shaped, total.view(count, width), (logit, token), reading)
+
+    def _offers(self, logits: Tensor) -> int:
+        """How many tokens of a beam can be among the best of its group."""
+        return min(2 * self.width, logits.size(-1))
 
     def _choose(self, beams: _Beams, after: _Next) -> _Candidates:
         """The groups in turn: what stops is finished, the others go on, (B, K)."""
@@ -208,8 +216,10 @@ class _Search:
     def _candidates(self, beams: _Beams, after: _Next, first: int, earlier: list[_Candidates]) -> _Candidates:
         """The 2W best continuations of a group's W beams: each beam can stop once, so that W of them go on."""
         group = slice(first, first + self.width)
-        offered = self._with_diversity(after.shaped[:, group], earlier)  # (B, W, V)
-        logit, token = offered.topk(min(2 * self.width, offered.size(-1)), dim=-1)  # (B, W, C)
+        logit, token = (x[:, group] for x in after.likeliest)  # (B, W, C)
+        if self.settings.diversity and earlier:
+            offered = self._with_diversity(after.shaped[:, group], earlier)  # (B, W, V)
+            logit, token = offered.topk(self._offers(offered), dim=-1)
         rank = (beams.score - after.total)[:, group].unsqueeze(-1) + logit
         rank, place = rank.flatten(1).topk(min(2 * self.width, rank[0].numel()), dim=1)  # (B, 2W)
         beam, token = first + place // logit.size(-1), token.flatten(1).gather(1, place)
@@ -219,8 +229,6 @@ class _Search:
 
     def _with_diversity(self, logits: Tensor, earlier: list[_Candidates]) -> Tensor:
         """(B, W, V), less the price of each token for each beam of the earlier groups that chose it."""
-        if not self.settings.diversity or not earlier:
-            return logits
         price = torch.zeros_like(logits[:, 0])  # (B, V)
         for group in earlier:
             price.scatter_add_(1, group.token, self.settings.diversity * (group.score > -torch.inf).to(price.dtype))

@@ -5,9 +5,11 @@ B rows, S source tokens
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +22,9 @@ from clearhead.decode.writing import write
 
 ROWS = 64  # sources read together
 
+Given = TypeVar("Given")
+Found = TypeVar("Found")
+
 
 @dataclass(frozen=True)
 class Special:
@@ -31,19 +36,45 @@ class Special:
 
 
 def write_all(
-    model: Any, sources: Sequence[Sequence[int]], special: Special, settings: Settings, rows: int = ROWS
+    model: Any,
+    sources: Sequence[Sequence[int]],
+    special: Special,
+    settings: Settings,
+    rows: int = ROWS,
+    streams: int = 1,
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each source, the best first; a text is at most twice as long as its source and some."""
+    """The hypotheses of each source, the best first; a text is at most as long as `limit` says.
+
+    With several streams as many chunks are written side by side, which pays where a step leaves Python alone.
+    """
     device = next(model.parameters()).device
-    found: dict[int, list[Hypothesis]] = {}
-    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-    for chunk in (order[first : first + rows] for first in range(0, len(order), rows)):
-        longest = [min(settings.longest, 2 * len(sources[i]) + 12) for i in chunk]
+
+    def written(chunk: Sequence[int]) -> list[list[Hypothesis]]:
+        longest = [limit(sources[i], settings) for i in chunk]
         prompts = Prompts([[special.start]] * len(chunk), special.stop, longest, numbers=chunk, device=device)
         with torch.inference_mode():
             state = model.start(_padded([sources[i] for i in chunk], special).to(device))
-        found.update(zip(chunk, write(model, state, prompts, settings), strict=True))
+        return write(model, state, prompts, settings)
+
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    chunks = [order[first : first + rows] for first in range(0, len(order), rows)]
+    chunks.reverse()  # the longest first: what is left at the end is short
+    parts = _side_by_side(written, chunks, min(streams, len(chunks)))
+    found = dict(zip(chain.from_iterable(chunks), chain.from_iterable(parts), strict=True))
     return [found[i] for i in range(len(sources))]
+
+
+def _side_by_side(work: Callable[[Given], Found], items: Sequence[Given], streams: int) -> list[Found]:
+    """The work on each item, in order."""
+    if streams <= 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(streams) as pool:
+        return list(pool.map(work, items))
+
+
+def limit(source: Sequence[int], settings: Settings) -> int:
+    """Tokens that may be written about a source: twice as many as it has and some, and what the settings allow."""
+    return min(settings.longest, 2 * len(source) + 12)
 
 
 def _padded(sources: Sequence[Sequence[int]], special: Special) -> Tensor:

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from clearhead.errors import ConfigError
 
+CHUNK = 512  # tokens of a prompt that are read at once
+
 
 class Stepper(Protocol):
     """A model that writes one token after the other; what it remembers is its own affair."""
@@ -31,15 +33,38 @@ class Attending(Stepper, Protocol):
         ...
 
 
-def step_and_look(model: Stepper, ids: Tensor, state: Any, *, look: bool) -> tuple[Tensor, Tensor, Any]:
-    """One step, and how much was seen of the source in it, (B, S); without a look S is 0."""
+@runtime_checkable
+class Ranking(Stepper, Protocol):
+    """A model that can find the best tokens faster than torch."""
+
+    def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """What `best` below gives."""
+        ...
+
+
+def best(model: Stepper, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, V) -> the largest logits (B, N), falling, their tokens (B, N), and log Σ exp of all logits (B,)."""
+    if isinstance(model, Ranking):
+        return model.best(logits, count)
+    return *logits.topk(count, dim=-1), logits.logsumexp(-1)
+
+
+def read(model: Stepper, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
+    """Tokens (B, T) -> the logits (B, V) of what follows the last; a long prompt is read in parts, for less memory."""
+    for part in torch.split(ids, CHUNK, dim=1):
+        logits, state = model.step(part, state)
+    return last_logits(logits), state
+
+
+def read_and_look(model: Stepper, ids: Tensor, state: Any, *, look: bool) -> tuple[Tensor, Tensor, Any]:
+    """The same, and between the two how much was seen of the source, (B, S); without a look S is 0."""
     if not look:
-        logits, state = model.step(ids, state)
+        logits, state = read(model, ids, state)
         return logits, logits.new_zeros(len(ids), 0), state
     if not isinstance(model, Attending):
         raise ConfigError("coverage_penalty needs a model that says where in its source it looks; leave it at 0")
     logits, weights, state = model.step_with_attention(ids, state)
-    return logits, weights.sum(1), state
+    return last_logits(logits), weights.sum(1), state
 
 
 def last_logits(logits: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from clearhead.decode.plan import Plan, Prompts
 from clearhead.decode.rules import follow, only, rules_of
 from clearhead.decode.sampling import chooser
 from clearhead.decode.settings import Settings
-from clearhead.decode.stepper import Stepper, last_logits, move
+from clearhead.decode.stepper import Stepper, move, read
 from clearhead.errors import ConfigError
 
 
@@ -62,17 +62,17 @@ def _steps(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> 
     rules, choose = rules_of(settings), chooser(settings, prompts.numbers or range(len(prompts.ids)))
     rows = plan.open()
     state = move(model, state, rows, len(prompts.ids), prompts.device)
-    so_far, read = plan.filled(rows), 0  # (rows, T), and how much of it the model has read
+    so_far, known = plan.filled(rows), 0  # (rows, T), and how much of it the model has read
     while rows:
-        raw, state = model.step(so_far[:, read:], state)
-        read, logits = so_far.size(1), last_logits(raw)
+        logits, state = read(model, so_far[:, known:], state)
+        known = so_far.size(1)
         settings.check_vocabulary(logits.size(-1))
-        shaped = follow(rules, only(logits, plan.at(read, rows)), so_far)
-        token = choose(shaped, [row if read >= plan.begin[row] else None for row in rows])  # (rows,)
+        shaped = follow(rules, only(logits, plan.at(known, rows)), so_far)
+        token = choose(shaped, [row if known >= plan.begin[row] else None for row in rows])  # (rows,)
         facts = (token, *(_log_probabilities(token, logits, shaped) if settings.scored else ()))
         step = [Token(*each) for each in zip(rows, *(fact.tolist() for fact in facts), strict=True)]
-        yield [each for each in step if read >= plan.begin[each.row]]
-        kept = [i for i, each in enumerate(step) if not plan.ends(each.row, read, each.id)]
+        yield [each for each in step if known >= plan.begin[each.row]]
+        kept = [i for i, each in enumerate(step) if not plan.ends(each.row, known, each.id)]
         state = move(model, state, kept, len(rows), prompts.device)
         so_far = torch.cat((so_far, token.unsqueeze(1)), dim=1)
         if len(kept) < len(rows):

@@ -121,14 +121,20 @@ def relative_positions(config: ModelConfig, causal: bool) -> RelativePositions:
     }.get(config.positions, RelativePositions)()
 
 
-def self_mask(config: ModelConfig, causal: bool) -> Mask:
-    """What every token may see of its own sequence, padding aside."""
-    return Mask(causal=causal, window=config.window)
+def self_mask(config: ModelConfig, causal: bool, window: int | None = None) -> Mask:
+    """What every token may see of its own sequence, padding aside; a `window` of the caller's may narrow it."""
+    return Mask(causal=causal, window=smaller(config.window, window))
 
 
-def make_cache(config: ModelConfig) -> Cache:
+def make_cache(config: ModelConfig, window: int | None = None) -> Cache:
     """The kind of cache that fits: a window never needs more than itself."""
-    return GrowingCache() if config.window is None else WindowCache(config.window)
+    window = smaller(config.window, window)
+    return GrowingCache() if window is None else WindowCache(window)
+
+
+def smaller(a: int | None, b: int | None) -> int | None:
+    """Of two windows, where none is as wide as all."""
+    return min((each for each in (a, b) if each is not None), default=None)
 
 
 def multi_head(config: ModelConfig, relative: RelativePositions | None = None) -> MultiHeadAttention:

@@ -21,6 +21,7 @@ class TextState:
 
     cache: list[Cache]
     length: int = 0  # tokens read
+    window: int | None = None  # tokens that are looked back at, where that is less than the model's own window
 
 
 class LanguageModel(nn.Module):
@@ -43,13 +44,14 @@ class LanguageModel(nn.Module):
         """(B, T) -> what the stack makes of each token, (B, T, D)."""
         return self.stack(self.tokens(ids), mask=assemble.self_mask(self.config, causal=self.causal))
 
-    def start(self) -> TextState:
-        """Nothing read yet."""
-        return TextState(self.stack.make_cache(lambda: assemble.make_cache(self.config)))
+    def start(self, window: int | None = None) -> TextState:
+        """Nothing read yet; with a `window` the cache has a fixed size, however long the text becomes."""
+        cache = self.stack.make_cache(lambda: assemble.make_cache(self.config, window))
+        return TextState(cache, window=window)
 
     def step(self, ids: Tensor, state: TextState) -> tuple[Tensor, TextState]:
         """The next tokens (B, T) -> logits (B, T, V) of what follows each."""
-        mask = assemble.self_mask(self.config, causal=True)
+        mask = assemble.self_mask(self.config, causal=True, window=state.window)
         x = self.stack(self.tokens(ids, start=state.length), mask=mask, cache=state.cache)
         state.length += ids.size(1)
         return self.output(x), state

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from clearhead.config import ModelConfig
 from clearhead.models import assemble
 from clearhead.models.assemble import TokenInput
-from clearhead.nn import DecoderCache, TokenOutput, padding_mask
+from clearhead.nn import DecoderCache, MultiHeadAttention, TokenOutput, padding_mask
 
 
 @dataclass
@@ -59,6 +59,18 @@ class AttentionWriter(nn.Module, ABC):
         x = self.decoder(x, state.memory, mask=mask, memory_mask=state.memory_mask, cache=state.cache)
         state.length += ids.size(1)
         return self.output(x), state
+
+    def step_with_attention(self, ids: Tensor, state: TranslationState) -> tuple[Tensor, Tensor, TranslationState]:
+        """Like `step`, and where the last layer looked, (B, T, S), as the mean of its heads; padding counts as seen."""
+        layer: MultiHeadAttention = self.decoder.blocks[-1].cross_attention  # type: ignore[assignment]
+        read: list[Tensor] = []
+        hook = layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+        try:
+            logits, state = self.step(ids, state)
+        finally:
+            hook.remove()
+        weights = layer.weights(read[0], state.memory, mask=state.memory_mask)  # (B, H, T, S)
+        return logits, weights.mean(1).masked_fill(~state.memory_mask, 1.0), state
 
     def reorder(self, state: TranslationState, rows: Tensor) -> TranslationState:
         """Row i becomes what row rows[i] was."""

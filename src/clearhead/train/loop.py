@@ -118,7 +118,7 @@ class Trainer:
         loss, count = self._gradients(batches)
         if not torch.isfinite(loss):
             raise RunError(self._diverged(float(loss)))
-        self._scale_gradients(count)
+        self._clip()
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -129,24 +129,30 @@ class Trainer:
         self._log(Step(self.step, float(loss), rate, int(count), seconds))
 
     def _gradients(self, batches: list[Examples]) -> tuple[Tensor, Tensor]:
-        """Add up the gradients over all tokens of all batches; give the mean loss, and their number."""
-        total, count = [], []
+        """The gradient of the mean loss over all tokens of all batches; give that loss, and their number."""
+        total, count, alone = [], [], len(batches) == 1 and self.team.world == 1
         for number, examples in enumerate(batches, start=1):
             with self.team.collecting(self.forward, last=number == len(batches)):
                 loss, tokens = self._loss(examples)
-                loss.backward()  # type: ignore[no-untyped-call]
+                (loss / tokens if alone else loss).backward()  # type: ignore[no-untyped-call]
             total.append(loss.detach())
             count.append(tokens)
         tokens = self.team.sum(torch.stack(count).sum())
+        if not alone:  # so far it is the gradient of the sum: only now is it known of how many
+            torch._foreach_div_(self._all_gradients, tokens)
         return self.team.sum(torch.stack(total).sum()) / tokens, tokens
 
-    def _scale_gradients(self, tokens: Tensor) -> None:
-        """From the sum over all tokens to their mean, or to the longest gradient that is allowed, if that is less."""
-        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
-        factor = 1 / tokens
-        if self.config.clip is not None:
-            factor = torch.minimum(factor, self.config.clip / full(nn.utils.get_total_norm(gradients)))
-        torch._foreach_mul_(gradients, factor)
+    def _clip(self) -> None:
+        """Shorten the gradient, all weights together, if it is longer than allowed."""
+        if self.config.clip is None:
+            return
+        norm = full(nn.utils.get_total_norm(self._all_gradients))
+        if norm > self.config.clip:
+            torch._foreach_mul_(self._all_gradients, self.config.clip / norm)
+
+    @property
+    def _all_gradients(self) -> list[Tensor]:
+        return [weight.grad for weight in self.weights if weight.grad is not None]
 
     def _loss(self, examples: Examples) -> tuple[Tensor, Tensor]:
         """The sum of the losses of this process's rows of a batch, and the number of their tokens."""

@@ -1,0 +1,131 @@
+"""Which engine writes: the one that was asked for, or the fastest that is at hand and worth its start.
+
+`auto` never waits for a compiler on account of a few texts: native code that this machine has compiled before is used
+at once, and compiled only when there is much to write. Where it cannot be had, torch does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clearhead.decode import Hypothesis, Settings, Special, write_all
+from clearhead.engines.compiled import Compiled, reasons_against
+from clearhead.engines.compiler import kept, native
+from clearhead.engines.threads import cores
+from clearhead.errors import ConfigError, EngineError, nearest
+
+if TYPE_CHECKING:
+    from clearhead.engines.ct2 import Ct2
+
+ENGINES = ("auto", "torch", "compiled", "ct2")
+MANY = 32  # texts for which a compiler is worth waiting for
+SAMPLE = 32  # texts on which the loss of int8 weights is measured
+
+
+@dataclass
+class Engines:
+    """The engines of one network."""
+
+    network: Any
+    wanted: str = "auto"
+    int8: bool = False
+    pieces: Sequence[str] = ()  # what each token is called, for ct2
+    folder: Path | None = None  # where a converted model may be kept
+    on_note: Callable[[str], None] = lambda _note: None
+    _judged: int = field(default=0, init=False)  # texts on which the loss of int8 was said
+    _compiled: Compiled | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.wanted not in ENGINES:
+            raise ConfigError(f"unknown engine {self.wanted}; {nearest(self.wanted, ENGINES)}")
+        if self.int8 and self.wanted == "torch":
+            raise ConfigError("int8 weights need the engine compiled or ct2; the engine torch computes in float32")
+
+    def write_all(
+        self, sources: Sequence[Sequence[int]], special: Special, settings: Settings
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, the best first."""
+        if self.wanted == "ct2":
+            return self.ct2(special).write_all(sources, special, settings)
+        stepper = self.stepper(len(sources), settings)
+        streams = cores() if stepper is self._compiled else 1
+        found = write_all(stepper, sources, special, settings, streams=streams)
+        if self.int8 and self._judged < min(SAMPLE, len(sources)):
+            self._judged = min(SAMPLE, len(sources))
+            judged = slice(self._judged)
+            self.on_note(str(loss_of_int8(self.network, sources[judged], found[judged], special, settings)))
+        return found
+
+    def ct2(self, special: Special) -> Ct2:
+        """CTranslate2 with this network, converted the first time."""
+        from clearhead.engines.ct2 import open_ct2
+
+        return open_ct2(self.network, self.pieces, special, self.folder)
+
+    def stepper(self, texts: int = 1, settings: Settings | None = None) -> Any:
+        """What makes the steps: native code, or the network itself."""
+        must = self.wanted == "compiled" or self.int8
+        if self.wanted == "torch" or (settings is not None and settings.coverage_penalty and not must):
+            return self.network
+        if self._compiled is None:
+            self._compiled = self._compile() if must else self._compiled_if_easy(texts)
+        return self._compiled or self.network
+
+    def _compile(self) -> Compiled:
+        """Native steps, or a sentence that says why there are none."""
+        if reasons := reasons_against(self.network):
+            raise EngineError(f"the engine compiled cannot run this model: {reasons[0]}; use the engine torch")
+        library = native()
+        if library is None:
+            raise EngineError("the engine compiled needs a C compiler (cc, gcc or clang); install one or use torch")
+        return Compiled(self.network, library, int8=self.int8)
+
+    def _compiled_if_easy(self, texts: int) -> Compiled | None:
+        if reasons_against(self.network):
+            return None
+        library = native() if texts >= MANY else kept()
+        return None if library is None else Compiled(self.network, library)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What int8 weights cost, on some texts."""
+
+    texts: int
+    same: int  # texts that are written the same
+    log_probability: float  # how much less likely a token is on average, by the network in float32
+
+    def __str__(self) -> str:
+        return (
+            f"int8 weights: {self.same} of {self.texts} texts are written as with float32, "
+            f"and a token's log-probability is lower by {self.log_probability:.4f} on average"
+        )
+
+
+def loss_of_int8(
+    network: Any,
+    sources: Sequence[Sequence[int]],
+    found: Sequence[Sequence[Hypothesis]],
+    special: Special,
+    settings: Settings,
+) -> Loss:
+    """Write some texts again in float32, and let the network in float32 judge both."""
+    both = [(a[0].ids, b[0].ids) for a, b in zip(found, write_all(network, sources, special, settings), strict=True)]
+    lower = [
+        _log_probability(network, source, b, special) - _log_probability(network, source, a, special)
+        for source, (a, b) in zip(sources, both, strict=True)
+    ]
+    return Loss(len(both), sum(a == b for a, b in both), sum(lower) / max(1, len(lower)))
+
+
+@torch.inference_mode()
+def _log_probability(network: Any, source: Sequence[int], target: Sequence[int], special: Special) -> float:
+    """Of a token of the target on average, its stop included."""
+    written = torch.tensor([*target, special.stop])
+    logits = network(torch.tensor([[*source, special.stop]]), torch.tensor([[special.start, *target]]))[0]
+    return float(logits.log_softmax(-1).gather(1, written.unsqueeze(1)).mean())

@@ -1,0 +1,108 @@
+"""Native code: compiled once by the machine's own C compiler, and kept in the user's cache.
+
+The name of what is kept holds a hash of all that it depends on: the source, the compiler and the processor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+FLAGS = (
+    *("-O3", "-march=native", "-shared", "-fPIC"),
+    *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math"),  # sums in any order
+)
+PATIENCE = 120  # seconds for a compiler
+
+
+def kept() -> ctypes.CDLL | None:
+    """The native code, if it has been compiled before; costs nothing else."""
+    path = _path()
+    return _opened(path) if path is not None and path.exists() else None
+
+
+@cache
+def native() -> ctypes.CDLL | None:
+    """The native code, compiled if need be; none where there is no compiler, or no place to keep it."""
+    path = _path()
+    if path is None:
+        return None
+    if not path.exists():
+        source = files("clearhead.engines").joinpath("step.c").read_text(encoding="utf-8")
+        if not any(_compile(source, path, threads) for threads in (("-fopenmp",), ())):
+            return None
+    return _opened(path)
+
+
+def _opened(path: Path) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:  # made for another machine that shares the folder
+        return None
+
+
+@cache
+def _path() -> Path | None:
+    """Where the compiled code belongs; none without a compiler."""
+    compiler = _compiler()
+    if compiler is None:
+        return None
+    source = files("clearhead.engines").joinpath("step.c").read_bytes()
+    known = [source, *(flag.encode() for flag in FLAGS), _version(compiler).encode(), _processor().encode()]
+    name = hashlib.sha256(b"\0".join(known)).hexdigest()[:20]
+    return _folder() / f"step-{name}.so"
+
+
+def _compiler() -> str | None:
+    """`$CC`, or the usual names."""
+    names = (os.environ.get("CC"), "cc", "gcc", "clang")
+    return next((found for name in names if name and (found := shutil.which(name))), None)
+
+
+def _version(compiler: str) -> str:
+    """The compiler by path, size and date: asking it would take longer than loading the code."""
+    known = Path(compiler).stat()
+    return f"{compiler} {known.st_size} {known.st_mtime_ns}"
+
+
+def _processor() -> str:
+    """What the code is made for."""
+    information = Path("/proc/cpuinfo")
+    if not information.exists():
+        return platform.processor()
+    lines = information.read_text(encoding="utf-8").splitlines()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
+
+
+def _folder() -> Path:
+    """The cache of this user."""
+    usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or usual).expanduser() / "clearhead"
+
+
+def _compile(source: str, path: Path, more: tuple[str, ...]) -> bool:
+    """Compile to a temporary name, then rename: two processes may do it at once. Whether it went well."""
+    compiler = _compiler()
+    assert compiler is not None
+    temporary = path.with_suffix(f".{os.getpid()}")
+    command = [compiler, *FLAGS, *more, "-x", "c", "-", "-o", str(temporary), "-lm"]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(command, input=source, text=True, capture_output=True, timeout=PATIENCE, check=False)
+        if done.returncode == 0:
+            temporary.replace(path)
+        return done.returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,252 @@
+"""A model's parts as native code wants them: the structures of step.c, filled from the modules of nn/.
+
+D width, H heads, G key-value heads, K key size, V value size
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
+from threading import Lock
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clearhead.nn import (
+    AddNorm,
+    Decoder,
+    DecoderBlock,
+    Encoder,
+    FeedForward,
+    MultiHeadAttention,
+    NormAdd,
+    NormAddNorm,
+    Rotary,
+    SwiGLU,
+)
+from clearhead.nn.attention import Fused
+
+NO_NORM, LAYER_NORM, RMS_NORM = range(3)
+RELU, GELU, SWIGLU = range(3)
+
+
+class CLinear(ctypes.Structure):
+    """y = x W + b."""
+
+    _fields_ = (
+        ("panels", c_void_p),
+        ("scales", c_void_p),
+        ("bias", c_void_p),
+        ("inputs", c_int32),
+        ("outputs", c_int32),
+        ("bytes", c_int32),
+    )
+
+
+class CNorm(ctypes.Structure):
+    """One norm, or none."""
+
+    _fields_ = (("gain", c_void_p), ("shift", c_void_p), ("eps", c_float), ("kind", c_int32))
+
+
+class CResidual(ctypes.Structure):
+    """after(x + inside(part(before(x))))."""
+
+    _fields_ = (("before", CNorm), ("inside", CNorm), ("after", CNorm))
+
+
+class CAttention(ctypes.Structure):
+    """One attention layer."""
+
+    _fields_ = (
+        ("project", CLinear),
+        ("output", CLinear),
+        ("sin", c_void_p),
+        ("cos", c_void_p),
+        ("bias", c_void_p),
+        ("heads", c_int32),
+        ("groups", c_int32),
+        ("key_dim", c_int32),
+        ("value_dim", c_int32),
+        ("positions", c_int32),
+        ("scale", c_float),
+    )
+
+
+class CFeedForward(ctypes.Structure):
+    """One feed-forward layer."""
+
+    _fields_ = (("inner", CLinear), ("gate", CLinear), ("outer", CLinear), ("activation", c_int32))
+
+
+class CBlock(ctypes.Structure):
+    """One block."""
+
+    _fields_ = (
+        ("around_self", CResidual),
+        ("around_cross", CResidual),
+        ("around_feed", CResidual),
+        ("self", CAttention),
+        ("cross", CAttention),
+        ("feed", CFeedForward),
+    )
+
+
+class CStack(ctypes.Structure):
+    """Blocks, the norm after them, and the output."""
+
+    _fields_ = (
+        ("blocks", POINTER(CBlock)),
+        ("last", CNorm),
+        ("output", CLinear),
+        ("layers", c_int32),
+        ("dim", c_int32),
+    )
+
+
+class CPast(ctypes.Structure):
+    """What has been read and written."""
+
+    _fields_ = (
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        ("lists", c_void_p),
+        ("slots", c_int64),
+        ("length", c_int32),
+        ("stride", c_int32),
+        ("first", c_int32),
+        ("window", c_int32),
+    )
+
+
+class CMemory(ctypes.Structure):
+    """What is looked at across."""
+
+    _fields_ = (
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        ("lists", c_void_p),
+        ("lengths", c_void_p),
+        ("sentence", c_void_p),
+        ("slots", c_int64),
+        ("stride", c_int32),
+    )
+
+
+class Layout:
+    """The structures of one model, and the memory that they point to."""
+
+    def __init__(self, stack: Encoder | Decoder, output: nn.Linear, width: int, int8: bool = False):
+        self.panel, self.int8 = 2 * width, int8
+        self.kept: list[object] = []
+        self.layers: list[MultiHeadAttention] = [block.self_attention for block in stack.blocks]  # type: ignore[misc]
+        self.blocks = (CBlock * len(stack.blocks))(*(self._block(block) for block in stack.blocks))
+        self.last, self.output = self._norm(stack.norm), self._linear(output)
+        self.positions, self._lock = 0, Lock()
+        self.stack = self.reach(64)
+
+    def reach(self, length: int) -> CStack:
+        """The stack, with tables of relative positions that are long enough.
+
+        Longer ones make a new structure: another thread may still compute with the old one.
+        """
+        with self._lock:
+            if length > self.positions:
+                self.positions = 2 * length
+                self.stack = self._with_tables(self.positions)
+            return self.stack
+
+    def _with_tables(self, length: int) -> CStack:
+        blocks = type(self.blocks).from_buffer_copy(self.blocks)
+        for block, layer in zip(blocks, self.layers, strict=True):
+            tables = self._tables(layer, length)
+            block.self.sin, block.self.cos, block.self.bias = (x if x is None else self._keep(x) for x in tables)
+            block.self.positions = length
+        self.kept.append(blocks)
+        return CStack(blocks, self.last, self.output, len(blocks), self.layers[0].dim)
+
+    def _tables(self, layer: MultiHeadAttention, length: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """sin and cos (T, K/2) of rotary positions, and the bias (H, T) of each distance."""
+        if isinstance(layer.relative, Rotary):
+            return *layer.relative.waves(0, length), None
+        if layer.relative.bias is None:
+            return None, None, None
+        back = layer.relative.bias(torch.tensor([length - 1]), torch.arange(length - 1, -1, -1))  # (H, 1, T)
+        return None, None, back.squeeze(1)
+
+    def _block(self, block: nn.Module) -> CBlock:
+        crosses = isinstance(block, DecoderBlock)
+        residuals = [block.residual1, block.residual2, *([block.residual3] if crosses else [])]
+        around = [self._residual(each) for each in residuals]  # type: ignore[arg-type]
+        own, feed = self._attention(block.self_attention), self._feed_forward(block.feed_forward)  # type: ignore[arg-type]
+        if not crosses:
+            return CBlock(around[0], CResidual(), around[1], own, CAttention(), feed)
+        cross = self._attention(block.cross_attention, crosses=True)  # type: ignore[arg-type]
+        return CBlock(*around, own, cross, feed)
+
+    def _attention(self, layer: MultiHeadAttention, crosses: bool = False) -> CAttention:
+        """Queries, keys and values by one product; across, the keys and values are computed when the source is read."""
+        parts = [layer.query] if crosses else [layer.query, layer.key, layer.value]
+        assert isinstance(layer.kernel, Fused)
+        scale = layer.kernel.scales[layer.kernel.score]
+        return CAttention(
+            project=self._linear(*parts),
+            output=self._linear(layer.output),
+            heads=layer.heads,
+            groups=layer.kv_heads,
+            key_dim=layer.key_dim,
+            value_dim=layer.value_dim,
+            scale=layer.key_dim**-0.5 if scale is None else scale,
+        )
+
+    def _feed_forward(self, part: FeedForward | SwiGLU) -> CFeedForward:
+        inner, outer = self._linear(part.inner), self._linear(part.outer)
+        if isinstance(part, SwiGLU):
+            return CFeedForward(inner, self._linear(part.gate), outer, SWIGLU)
+        return CFeedForward(inner, CLinear(), outer, RELU if part.activation is F.relu else GELU)
+
+    def _residual(self, around: AddNorm) -> CResidual:
+        norm = self._norm(around.norm)
+        if isinstance(around, NormAddNorm):
+            return CResidual(before=norm, inside=self._norm(around.outer_norm))
+        return CResidual(before=norm) if isinstance(around, NormAdd) else CResidual(after=norm)
+
+    def _norm(self, norm: nn.Module) -> CNorm:
+        if isinstance(norm, nn.Identity):
+            return CNorm(kind=NO_NORM)
+        shift = norm.bias if isinstance(norm, nn.LayerNorm) else None
+        kind = LAYER_NORM if isinstance(norm, nn.LayerNorm) else RMS_NORM
+        return CNorm(self._keep(norm.weight), None if shift is None else self._keep(shift), norm.eps, kind)  # type: ignore[arg-type]
+
+    def _linear(self, *parts: nn.Linear) -> CLinear:
+        """One product for several, whose outputs stand side by side."""
+        weight = torch.cat([part.weight for part in parts])  # (out, in)
+        bias = torch.cat([torch.zeros(part.out_features) if part.bias is None else part.bias for part in parts])
+        outputs, inputs = weight.shape
+        missing = -outputs % self.panel
+        weight, bias = F.pad(weight, (0, 0, 0, missing)), F.pad(bias, (0, missing))
+        scale = torch.ones_like(bias)
+        if self.int8:
+            scale = weight.abs().amax(1).clamp(min=1e-12) / 127  # (out,)
+            weight = (weight / scale.unsqueeze(1)).round().to(torch.int8)
+        panels = weight.view(-1, self.panel, inputs).transpose(1, 2)  # (panels, in, panel)
+        return CLinear(self._keep(panels), self._keep(scale), self._keep(bias), inputs, outputs, self.int8)
+
+    def _keep(self, tensor: Tensor) -> int:
+        """The address of a copy that stays."""
+        own = tensor.detach().clone(memory_format=torch.contiguous_format)
+        self.kept.append(own)
+        return own.data_ptr()
+
+
+def unsupported(stack: nn.Module) -> Iterator[str]:
+    """The parts of a stack that the native code does not have."""
+    for part in stack.modules():
+        if isinstance(part, MultiHeadAttention) and not isinstance(part.kernel, Fused):
+            yield "a score or a way of weighing of its own"
+        if isinstance(part, AddNorm) and not isinstance(part.norm, nn.LayerNorm | nn.RMSNorm):
+            yield f"the norm {type(part.norm).__name__}"
+        if isinstance(part, FeedForward) and part.activation not in (F.relu, F.gelu):
+            yield "an activation of its own"

@@ -1,0 +1,400 @@
+/* One step of writing, for every stack of the lectures' blocks: what nn/block.py says, without Python between its parts.
+
+   N tokens (all new ones of all rows), D width, H heads, G key-value heads, K key size, V value size
+
+   Keys and values of the past lie in slots, one for each token that any row has ever read. A row knows its past as a
+   list of slots, so beams that change places or leave move no keys: only their lists change.
+
+   Matrices are stored in panels of PANEL outputs: panel p holds, for each input, the weights of its PANEL outputs side
+   by side. A panel is used for all tokens before the next one is touched.
+
+   Everything runs inside one parallel region; each loop is shared by its threads, and ends where they meet.         */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { WIDTH = 16, MOST = 12 };
+#elif defined(__AVX__)
+enum { WIDTH = 8, MOST = 6 };
+#else
+enum { WIDTH = 4, MOST = 6 };
+#endif
+enum { PANEL = 2 * WIDTH }; /* two registers of outputs, for up to MOST tokens at once */
+
+typedef float vec __attribute__((vector_size(4 * WIDTH), aligned(4)));
+
+enum { NO_NORM, LAYER_NORM, RMS_NORM };
+enum { RELU, GELU, SWIGLU };
+
+typedef struct {
+    const void *panels;                         /* float, or int8 */
+    const float *scales, *bias;                 /* of each output, up to whole panels */
+    int32_t in, out, bytes;                     /* bytes: the panels are int8 */
+} Linear;
+
+typedef struct {
+    const float *gain, *shift;                  /* (D,); shift may be NULL */
+    float eps;
+    int32_t kind;
+} Norm;
+
+typedef struct {
+    Norm before, inside, after;                 /* after(x + inside(part(before(x)))) */
+} Residual;
+
+typedef struct {
+    Linear project, output;                     /* project: queries, then keys and values where they are the layer's own */
+    const float *sin, *cos;                     /* (positions, K / 2) of rotary positions, or NULL */
+    const float *bias;                          /* (H, positions) added by distance, or NULL */
+    int32_t heads, groups, key_dim, value_dim, positions;
+    float scale;
+} Attention;
+
+typedef struct {
+    Linear inner, gate, outer;                  /* gate: only of SwiGLU */
+    int32_t activation;
+} FeedForward;
+
+typedef struct {
+    Residual around_self, around_cross, around_feed;
+    Attention self, cross;                      /* cross.heads = 0: there is none */
+    FeedForward feed;
+} Block;
+
+typedef struct {
+    const Block *blocks;
+    Norm last;
+    Linear output;
+    int32_t layers, dim;
+} Stack;
+
+typedef struct {
+    float *keys, *values;                       /* (layers, slots, G K), (layers, slots, G V) */
+    const int32_t *lists;                       /* (rows, length): the slots of each row, new tokens included */
+    int64_t slots;
+    int32_t length, stride;                     /* slots seen by the last new token; distance between two lists */
+    int32_t first, window;                      /* position of a list's first slot; window 0: all the past is seen */
+} Past;
+
+typedef struct {
+    const float *keys, *values;                 /* (layers, slots, G K), (layers, slots, G V) */
+    const int32_t *lists;                       /* (sentences, stride) */
+    const int32_t *lengths;                     /* (sentences,) how much of its list is real */
+    const int32_t *sentence;                    /* (rows,) */
+    int64_t slots;
+    int32_t stride;
+} Memory;
+
+int width(void) { return WIDTH; }
+
+/* --- y = x W + b --- */
+
+static inline vec of_floats(const void *panel, int at) { return *(const vec *)((const float *)panel + at); }
+
+static inline vec of_bytes(const void *panel, int at) {
+    const int8_t *from = (const int8_t *)panel + at;
+#if defined(__AVX512F__)
+    return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)));
+#elif defined(__AVX2__)
+    return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)));
+#else
+    vec whole;
+    for (int i = 0; i < WIDTH; i++) whole[i] = from[i];
+    return whole;
+#endif
+}
+
+#define TILE(NAME, LOAD)                                                                                                 \
+    static inline __attribute__((always_inline)) void NAME(                                                              \
+        const float *x, int in, const void *panel, const float *scale, const float *bias, float *y, int stride,          \
+        const int tokens) {                                                                                              \
+        vec low[MOST] = {0}, high[MOST] = {0};                                                                           \
+        for (int i = 0; i < in; i++) {                                                                                   \
+            vec a = LOAD(panel, i * PANEL), b = LOAD(panel, i * PANEL + WIDTH);                                          \
+            _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {                                                  \
+                low[t] += x[t * in + i] * a;                                                                             \
+                high[t] += x[t * in + i] * b;                                                                            \
+            }                                                                                                            \
+        }                                                                                                                \
+        vec a = of_floats(scale, 0), b = of_floats(scale, WIDTH);                                                        \
+        vec c = of_floats(bias, 0), d = of_floats(bias, WIDTH);                                                          \
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {                                                      \
+            *(vec *)(y + (int64_t)t * stride) = low[t] * a + c;                                                          \
+            *(vec *)(y + (int64_t)t * stride + WIDTH) = high[t] * b + d;                                                 \
+        }                                                                                                                \
+    }
+
+TILE(float_tile, of_floats)
+TILE(byte_tile, of_bytes)
+
+#define CASE(N)                                                                                                          \
+    case N:                                                                                                              \
+        if (f->bytes) byte_tile(x, f->in, panel, f->scales + begin, f->bias + begin, into, stride, N);                   \
+        else float_tile(x, f->in, panel, f->scales + begin, f->bias + begin, into, stride, N);                           \
+        break;
+
+/* Some tokens (at most MOST) by one panel; what is over of the last panel is not written. */
+static void tile(const Linear *f, int p, const float *x, float *y, int tokens) {
+    int64_t begin = (int64_t)p * PANEL;
+    const char *panel = (const char *)f->panels + begin * f->in * (f->bytes ? 1 : sizeof(float));
+    float aside[MOST * PANEL];
+    int whole = begin + PANEL <= f->out, stride = whole ? f->out : PANEL;
+    float *into = whole ? y + begin : aside;
+    switch (tokens) {
+        CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+#if defined(__AVX512F__)
+        CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
+#endif
+    }
+    for (int t = 0; !whole && t < tokens; t++)
+        memcpy(y + (int64_t)t * f->out + begin, aside + t * PANEL, sizeof(float) * (f->out - begin));
+}
+
+/* x (N, in) -> y (N, out) */
+static void linear(const Linear *f, const float *x, float *y, int tokens) {
+    int panels = (f->out + PANEL - 1) / PANEL, pieces = (tokens + MOST - 1) / MOST;
+#pragma omp for schedule(static)
+    for (int p = 0; p < panels; p++)
+        for (int piece = 0; piece < pieces; piece++) {
+            int first = (int64_t)tokens * piece / pieces, last = (int64_t)tokens * (piece + 1) / pieces;
+            tile(f, p, x + (int64_t)first * f->in, y + (int64_t)first * f->out, last - first);
+        }
+}
+
+/* --- parts of a block --- */
+
+static void normalise(const Norm *norm, float *y, const float *x, int dim) {
+    float mean = 0, square = 0;
+    if (norm->kind == LAYER_NORM) {
+        for (int i = 0; i < dim; i++) mean += x[i];
+        mean /= dim;
+    }
+    for (int i = 0; i < dim; i++) square += (x[i] - mean) * (x[i] - mean);
+    float factor = 1.0f / sqrtf(square / dim + norm->eps);
+    for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) * factor * norm->gain[i];
+    if (norm->shift)
+        for (int i = 0; i < dim; i++) y[i] += norm->shift[i];
+}
+
+/* What a part reads: x itself, or its norm in y. */
+static const float *input_of(const Residual *around, const float *x, float *y, int tokens, int dim) {
+    if (around->before.kind == NO_NORM) return x;
+#pragma omp for schedule(static)
+    for (int t = 0; t < tokens; t++) normalise(&around->before, y + (int64_t)t * dim, x + (int64_t)t * dim, dim);
+    return y;
+}
+
+/* x <- after(x + inside(y)) */
+static void add(const Residual *around, float *x, float *y, int tokens, int dim) {
+#pragma omp for schedule(static)
+    for (int t = 0; t < tokens; t++) {
+        float *into = x + (int64_t)t * dim, *from = y + (int64_t)t * dim;
+        if (around->inside.kind != NO_NORM) normalise(&around->inside, from, from, dim);
+        for (int i = 0; i < dim; i++) into[i] += from[i];
+        if (around->after.kind != NO_NORM) normalise(&around->after, into, into, dim);
+    }
+}
+
+/* e^x for x <= 0, to the last bits of a float. */
+static inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    float n = rintf(x * 1.44269504f);
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float e = 1.0f + r + r * r * (0.5f + r * (1.66666654e-1f + r * (4.16657959e-2f + r * (8.33345205e-3f + r * (1.39819994e-3f + r * 1.98756919e-4f)))));
+    int32_t power = ((int32_t)n + 127) << 23;
+    float two;
+    memcpy(&two, &power, sizeof two);
+    return e * two;
+}
+
+static void softmax(float *scores, int count) {
+    float highest = scores[0], sum = 0;
+    for (int j = 1; j < count; j++) highest = scores[j] > highest ? scores[j] : highest;
+    for (int j = 0; j < count; j++) sum += scores[j] = exponential(scores[j] - highest);
+    float factor = 1.0f / sum;
+    for (int j = 0; j < count; j++) scores[j] *= factor;
+}
+
+/* One token: queries q (H, K) look at the slots of a list -> mixed (H, V). The last slot stands `distance` back. */
+static void attend(const Attention *a, const float *q, const float *keys, const float *values, const int32_t *list,
+                   int count, int distance, float *scores, float *restrict mixed) {
+    int K = a->key_dim, V = a->value_dim, share = a->heads / a->groups;
+    for (int j = 0; j < count; j++) {
+        const float *key = keys + (int64_t)list[j] * a->groups * K;
+        for (int h = 0; h < a->heads; h++) {
+            const float *query = q + h * K, *own = key + h / share * K;
+            float sum = 0;
+            for (int d = 0; d < K; d++) sum += query[d] * own[d];
+            scores[h * count + j] = sum * a->scale + (a->bias ? a->bias[h * a->positions + distance + count - 1 - j] : 0);
+        }
+    }
+    memset(mixed, 0, sizeof(float) * a->heads * V);
+    if (count == 0) return;
+    for (int h = 0; h < a->heads; h++) softmax(scores + h * count, count);
+    for (int j = 0; j < count; j++) {
+        const float *value = values + (int64_t)list[j] * a->groups * V;
+        for (int h = 0; h < a->heads; h++) {
+            float weight = scores[h * count + j], *into = mixed + h * V;
+            const float *own = value + h / share * V;
+            for (int d = 0; d < V; d++) into[d] += weight * own[d];
+        }
+    }
+}
+
+/* Turn each pair (i, i + K / 2) of some heads by its position's angle. */
+static void rotate(const Attention *a, float *x, int heads, int position) {
+    int half = a->key_dim / 2;
+    const float *sin = a->sin + (int64_t)position * half, *cos = a->cos + (int64_t)position * half;
+    for (int h = 0; h < heads; h++)
+        for (int i = 0; i < half; i++) {
+            float *left = x + h * a->key_dim + i, *right = left + half, old = *left;
+            *left = old * cos[i] - *right * sin[i];
+            *right = *right * cos[i] + old * sin[i];
+        }
+}
+
+/* Tokens look at their own past; each first puts its key and value into its slot. */
+static void attend_self(const Attention *a, const Past *past, int layer, float *projected, int rows, int tokens,
+                        float *scores, float *mixed) {
+    int K = a->groups * a->key_dim, V = a->groups * a->value_dim, Q = a->heads * a->key_dim, each = tokens / rows;
+    float *keys = past->keys + layer * past->slots * K, *values = past->values + layer * past->slots * V;
+#pragma omp for schedule(static)
+    for (int t = 0; t < tokens; t++) {
+        int place = past->length - each + t % each, position = past->first + place;
+        float *own = projected + (int64_t)t * (Q + K + V);
+        int64_t slot = past->lists[(int64_t)(t / each) * past->stride + place];
+        if (a->sin) rotate(a, own, a->heads, position), rotate(a, own + Q, a->groups, position);
+        memcpy(keys + slot * K, own + Q, sizeof(float) * K);
+        memcpy(values + slot * V, own + Q + K, sizeof(float) * V);
+    }
+#pragma omp for schedule(static)
+    for (int t = 0; t < tokens; t++) {
+        int seen = past->length - each + t % each + 1;
+        int first = past->window && seen > past->window ? seen - past->window : 0;
+        const int32_t *list = past->lists + (int64_t)(t / each) * past->stride + first;
+        attend(a, projected + (int64_t)t * (Q + K + V), keys, values, list, seen - first, 0, scores,
+               mixed + (int64_t)t * a->heads * a->value_dim);
+    }
+}
+
+static void attend_cross(const Attention *a, const Memory *memory, int layer, const float *q, int rows, int tokens,
+                         float *scores, float *mixed) {
+    int K = a->groups * a->key_dim, V = a->groups * a->value_dim, each = tokens / rows;
+    const float *keys = memory->keys + layer * memory->slots * K, *values = memory->values + layer * memory->slots * V;
+#pragma omp for schedule(static)
+    for (int t = 0; t < tokens; t++) {
+        int sentence = memory->sentence[t / each];
+        attend(a, q + (int64_t)t * a->heads * a->key_dim, keys, values, memory->lists + (int64_t)sentence * memory->stride,
+               memory->lengths[sentence], 0, scores, mixed + (int64_t)t * a->heads * a->value_dim);
+    }
+}
+
+static void activate(const FeedForward *f, float *inner, const float *gate, int tokens) {
+    int size = f->inner.out;
+#pragma omp for schedule(static)
+    for (int t = 0; t < tokens; t++) {
+        float *x = inner + (int64_t)t * size;
+        const float *g = gate + (int64_t)t * size;
+        if (f->activation == RELU)
+            for (int i = 0; i < size; i++) x[i] = x[i] > 0 ? x[i] : 0;
+        else if (f->activation == GELU)
+            for (int i = 0; i < size; i++) x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678f));
+        else
+            for (int i = 0; i < size; i++) {
+                float e = exponential(-fabsf(g[i]));
+                x[i] *= g[i] * (g[i] >= 0 ? 1.0f : e) / (1.0f + e);
+            }
+    }
+}
+
+static void feed_forward(const FeedForward *f, const float *x, float *inner, float *gate, float *y, int tokens) {
+    linear(&f->inner, x, inner, tokens);
+    if (f->activation == SWIGLU) linear(&f->gate, x, gate, tokens);
+    activate(f, inner, gate, tokens);
+    linear(&f->outer, inner, y, tokens);
+}
+
+static int most(int a, int b) { return a > b ? a : b; }
+
+/* --- the whole step --- */
+
+/* x (N, D), N = tokens of all rows, row by row: embedded tokens, which become what the stack makes of them -> logits
+   (N, vocabulary). 0, or 1 where memory ran out.                                                                        */
+int step(const Stack *stack, const Past *past, const Memory *memory, float *x, float *logits, int rows, int tokens,
+         int threads) {
+    int D = stack->dim, wide = D, inner = 0, mixing = 0, keys = past->length, heads = 0;
+    for (int l = 0; l < stack->layers; l++) {
+        const Block *b = stack->blocks + l;
+        wide = most(wide, most(b->self.project.out, b->cross.heads ? b->cross.project.out : 0));
+        mixing = most(mixing, most(b->self.heads * b->self.value_dim, b->cross.heads * b->cross.value_dim));
+        inner = most(inner, b->feed.inner.out);
+        heads = most(heads, most(b->self.heads, b->cross.heads));
+    }
+    if (memory) keys = most(keys, memory->stride);
+    int64_t N = tokens;
+    float *work = malloc(sizeof(float) * N * (2 * D + wide + mixing + 2 * inner));
+    float *all_scores = malloc(sizeof(float) * threads * heads * (int64_t)keys);
+    if (!work || !all_scores) return free(work), free(all_scores), 1;
+    float *normal = work, *y = normal + N * D, *projected = y + N * D, *mixed = projected + N * wide;
+    float *within = mixed + N * mixing, *gate = within + N * inner;
+    int taken = 0;
+#pragma omp parallel num_threads(threads)
+    {
+        int mine;
+#pragma omp atomic capture
+        mine = taken++;
+        float *scores = all_scores + (int64_t)mine * heads * keys;
+        for (int l = 0; l < stack->layers; l++) {
+            const Block *b = stack->blocks + l;
+            linear(&b->self.project, input_of(&b->around_self, x, normal, tokens, D), projected, tokens);
+            attend_self(&b->self, past, l, projected, rows, tokens, scores, mixed);
+            linear(&b->self.output, mixed, y, tokens);
+            add(&b->around_self, x, y, tokens, D);
+            if (b->cross.heads) {
+                linear(&b->cross.project, input_of(&b->around_cross, x, normal, tokens, D), projected, tokens);
+                attend_cross(&b->cross, memory, l, projected, rows, tokens, scores, mixed);
+                linear(&b->cross.output, mixed, y, tokens);
+                add(&b->around_cross, x, y, tokens, D);
+            }
+            feed_forward(&b->feed, input_of(&b->around_feed, x, normal, tokens, D), within, gate, y, tokens);
+            add(&b->around_feed, x, y, tokens, D);
+        }
+        Residual closing = {.before = stack->last};
+        linear(&stack->output, input_of(&closing, x, normal, tokens, D), logits, tokens);
+    }
+    free(work), free(all_scores);
+    return 0;
+}
+
+/* --- what a search needs of the logits --- */
+
+/* Of each row (rows, size): the `count` largest, falling, their places, and log of the sum of all exponentials. */
+void best(const float *logits, int rows, int size, int count, float *values, int64_t *places, float *totals) {
+    for (int row = 0; row < rows; row++) {
+        const float *x = logits + (int64_t)row * size;
+        float *value = values + (int64_t)row * count, sum = 0;
+        int64_t *place = places + (int64_t)row * count;
+        int found = 0;
+        enum { SPAN = 64 };
+        for (int first = 0; first < size; first += SPAN) { /* most spans have nothing that is large enough */
+            int last = first + SPAN < size ? first + SPAN : size;
+            float highest = -INFINITY;
+            for (int i = first; i < last; i++) highest = x[i] > highest ? x[i] : highest;
+            if (found == count && !(highest > value[count - 1])) continue;
+            for (int i = first; i < last; i++) {
+                if (found == count && !(x[i] > value[count - 1])) continue;
+                int at = found < count ? found++ : count - 1;
+                for (; at > 0 && x[i] > value[at - 1]; at--) value[at] = value[at - 1], place[at] = place[at - 1];
+                value[at] = x[i], place[at] = i;
+            }
+        }
+        for (int i = 0; i < size; i++) sum += exponential(x[i] - value[0]);
+        totals[row] = value[0] + logf(sum);
+    }
+}

@@ -1,0 +1,42 @@
+"""How many threads make a step fastest: found by trying. The answer does not depend on it, only the time."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+TRIALS = 4  # of each number, for each size of step
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Threads:
+    """The first steps of each size are made with one thread and with all in turn; then the faster number stays."""
+
+    def __init__(self, most: int | None = None):
+        self.choices = sorted({1, cores() if most is None else most})
+        self._taken: dict[int, dict[int, list[float]]] = defaultdict(lambda: {number: [] for number in self.choices})
+
+    @contextmanager
+    def chosen(self, rows: int) -> Iterator[int]:
+        """The number of threads for a step of so many rows; what is within is timed as long as that is not decided."""
+        size = rows.bit_length()
+        number = self.best(size)
+        began = time.perf_counter()
+        yield number
+        if len(self._taken[size][number]) < TRIALS:
+            self._taken[size][number].append(time.perf_counter() - began)
+
+    def best(self, size: int) -> int:
+        """The next one to try, or the one whose fastest try was fastest."""
+        taken = self._taken[size]
+        fewest = min(taken, key=lambda number: len(taken[number]))
+        if len(taken[fewest]) < TRIALS:
+            return fewest
+        return min(taken, key=lambda number: min(taken[number]))

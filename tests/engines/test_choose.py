@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from clearhead import config
+from clearhead.decode import Settings, Special
+from clearhead.engines import choose
+from clearhead.engines.choose import MANY, Engines
+from clearhead.engines.compiled import Compiled
+from clearhead.engines.compiler import native
+from clearhead.errors import ConfigError, EngineError
+from clearhead.models.build import Sizes, build
+
+needs_compiler = pytest.mark.skipif(native() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+SPECIAL = Special(pad=0, start=1, stop=2)
+
+
+def make(*parts: str) -> nn.Module:
+    torch.manual_seed(3)
+    small = ("model.dim=12", "model.heads=3", "model.layers=1", *parts)
+    return build(config.override(config.defaults("translate"), small), Sizes(vocabulary=23)).eval()
+
+
+def refuse() -> None:
+    raise AssertionError("nobody should wait for a compiler")
+
+
+@needs_compiler
+def test_few_texts_never_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = native()
+    monkeypatch.setattr(choose, "native", refuse)
+    monkeypatch.setattr(choose, "kept", lambda: None)
+    network = make()
+    assert Engines(network).stepper(MANY - 1) is network
+    monkeypatch.setattr(choose, "kept", lambda: library)
+    assert isinstance(Engines(network).stepper(1), Compiled)
+
+
+@needs_compiler
+def test_many_texts_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "kept", lambda: None)
+    engines = Engines(make())
+    assert engines.stepper(1) is engines.network
+    assert isinstance(engines.stepper(MANY), Compiled)
+    assert isinstance(engines.stepper(1), Compiled)  # now that it is there
+
+
+def test_where_nothing_can_be_compiled_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "native", lambda: None)
+    monkeypatch.setattr(choose, "kept", lambda: None)
+    engines = Engines(make())
+    assert engines.stepper(MANY) is engines.network
+    with pytest.raises(EngineError, match=r"^the engine compiled needs a C compiler \(cc, gcc or clang\); install one"):
+        Engines(make(), "compiled").stepper()
+
+
+def test_what_must_not_be_compiled_is_not() -> None:
+    network = make()
+    assert Engines(network, "torch").stepper(MANY) is network
+    assert Engines(network).stepper(MANY, Settings(beams=2, coverage_penalty=0.5)) is network
+    rnn = make("model.architecture=rnn")
+    assert Engines(rnn).stepper(MANY) is rnn
+    with pytest.raises(EngineError, match="cannot run this model: it is no Transformer that writes; use"):
+        Engines(rnn, "compiled").stepper()
+
+
+def test_wrong_wishes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown engine compile; did you mean compiled\\?"):
+        Engines(make(), "compile")
+    with pytest.raises(ConfigError, match="int8 weights need the engine compiled or ct2"):
+        Engines(make(), "torch", int8=True)
+
+
+@needs_compiler
+def test_the_loss_of_int8_is_said_once_for_few_and_once_for_many() -> None:
+    said: list[str] = []
+    engines = Engines(make(), int8=True, on_note=said.append)
+    asked = [[5 + row % 13, 7, 9 + row % 11] for row in range(40)]
+    for texts in (asked[:1], asked[:1], asked, asked):
+        found = engines.write_all(texts, SPECIAL, Settings(longest=5))
+        assert len(found) == len(texts)
+    assert len(said) == 2
+    assert said[0].startswith("int8 weights: ")
+    assert " of 1 texts are written as with float32" in said[0]
+    assert " of 32 texts" in said[1]
+
+
+def test_threads_are_chosen_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
+    from clearhead.engines import threads
+
+    clock = iter(range(1000))
+    slow = {1: 5, 4: 1}  # with four threads a step takes less
+    now = [0.0]
+    monkeypatch.setattr(threads.time, "perf_counter", lambda: now[0])
+    found = threads.Threads(most=4)
+    for _ in range(2 * threads.TRIALS):
+        with found.chosen(rows=9) as number:
+            now[0] += slow[number]
+            next(clock)
+    with found.chosen(rows=9) as number:
+        assert number == 4
+    with found.chosen(rows=100) as number:  # another size is tried anew
+        assert number == 1
+
+
+def test_a_run_folder_is_not_needed(tmp_path: Path) -> None:
+    engines = Engines(make(), folder=tmp_path / "ct2")
+    assert engines.write_all([], SPECIAL, Settings()) == []
+    assert not (tmp_path / "ct2").exists()

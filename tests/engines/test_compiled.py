@@ -1,0 +1,170 @@
+"""Native steps say what the model says, whatever its parts, and through every change of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from clearhead import config
+from clearhead.decode import Prompts, Settings, Special, write, write_all
+from clearhead.engines import compiled
+from clearhead.engines.compiled import Compiled, reasons_against
+from clearhead.engines.compiler import native
+from clearhead.models.build import Sizes, build
+
+VOCABULARY = 37
+POSITIONS = ("none", "sinusoidal", "learned", "rotary", "alibi", "t5")
+PARTS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("model.norm=rms", "model.placement=before", "model.bias=false"),
+    ("model.placement=around", "model.feed_forward=swiglu"),
+    ("model.feed_forward=gelu", "model.kv_heads=1", "model.key_dim=6", "model.value_dim=10"),
+    ("model.window=3", "model.score=dot", "model.tied=false"),
+)
+SMALL = ("model.dim=12", "model.heads=3", "model.layers=2", "model.inner=29", "model.max_length=64")
+
+pytestmark = pytest.mark.skipif(native() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+
+
+def make(task: str, *parts: str, seed: int = 5) -> nn.Module:
+    torch.manual_seed(seed)
+    network = build(config.override(config.defaults(task), [*SMALL, *parts]), Sizes(vocabulary=VOCABULARY)).eval()
+    for weight in network.parameters():  # biases and gains that are not 0 and 1
+        nn.init.normal_(weight, std=0.4)
+    return network
+
+
+def native_of(network: nn.Module, int8: bool = False) -> Compiled:
+    library = native()
+    assert library is not None
+    return Compiled(network, library, int8=int8)  # type: ignore[arg-type]
+
+
+def sources(rows: int) -> torch.Tensor:
+    """(rows, 11), each shorter than the one before."""
+    ids = torch.randint(5, VOCABULARY, (rows, 11), generator=torch.Generator().manual_seed(rows))
+    for row in range(rows):
+        ids[row, 11 - 2 * row :] = 0 if row else ids[row, 11:]
+    return ids
+
+
+def begin(model: object, task: str, rows: int) -> object:
+    return model.start(sources(rows)) if task == "translate" else model.start()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("parts", PARTS, ids=" ".join)
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("task", ["translate", "lm"])
+@torch.inference_mode()
+def test_native_steps_equal_the_models(task: str, positions: str, parts: Sequence[str]) -> None:
+    network = make(task, f"model.positions={positions}", *parts)
+    native_steps = native_of(network)
+    slow, fast = (begin(model, task, 3) for model in (network, native_steps))
+    draw = torch.Generator().manual_seed(7)
+    rows = 3
+    for tokens, order in ((5, [2, 0, 0, 1, 2]), (1, [4, 1]), (3, [0, 0, 1]), (1, [2]), (1, [0])):
+        ids = torch.randint(VOCABULARY, (rows, tokens), generator=draw)
+        expected, slow = network.step(ids, slow)  # type: ignore[operator]
+        found, fast = native_steps.step(ids, fast)  # type: ignore[arg-type]
+        torch.testing.assert_close(found, expected, rtol=2e-4, atol=2e-4)
+        slow, fast = network.reorder(slow, torch.tensor(order)), native_steps.reorder(fast, torch.tensor(order))  # type: ignore[operator]
+        rows = len(order)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    positions=st.sampled_from(POSITIONS),
+    parts=st.sampled_from(PARTS),
+    beams=st.sampled_from([1, 2, 5]),
+    rows=st.integers(1, 5),
+    seed=st.integers(0, 99),
+)
+def test_the_same_texts_are_found(positions: str, parts: Sequence[str], beams: int, rows: int, seed: int) -> None:
+    network = make("translate", f"model.positions={positions}", *parts, seed=seed)
+    chosen = Settings(beams=beams, n_best=beams, longest=13, scored=True)
+    asked = [[int(x) for x in row if x] for row in sources(rows)]
+    slow = write_all(network, asked, Special(0, 1, 2), chosen)
+    fast = write_all(native_of(network), asked, Special(0, 1, 2), chosen, rows=2, streams=2)
+    for one, other in zip(slow, fast, strict=True):
+        assert [each.ids for each in one] == [each.ids for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-3)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@torch.inference_mode()
+def test_threads_change_no_bit(threads: int) -> None:
+    network = make("translate")
+    ids = torch.randint(VOCABULARY, (13, 7))
+    answers = []
+    for number in (1, threads):
+        model = native_of(network)
+        model.threads.choices = [number]
+        answers.append(model.step(ids, model.start(sources(1).expand(13, -1)))[0])
+    assert torch.equal(*answers)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
+@torch.inference_mode()
+def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "SLOTS", 7)
+    network = make("lm", f"model.positions={positions}")
+    model = native_of(network)
+    slow, fast = network.start(window=5), model.start(window=5)  # type: ignore[operator]
+    for place in range(60):
+        ids = torch.tensor([[(7 * place) % VOCABULARY], [(5 * place) % VOCABULARY]])
+        expected, slow = network.step(ids, slow)  # type: ignore[operator]
+        found, fast = model.step(ids, fast)
+        torch.testing.assert_close(found, expected, rtol=2e-4, atol=2e-4)
+    assert fast.pool.keys.size(1) == 8 * 7  # of 2 × 60 tokens
+    assert fast.length == 60
+
+
+@torch.inference_mode()
+def test_the_best_tokens_are_those_of_torch() -> None:
+    logits = torch.randn(11, 307) * 5
+    values, tokens, total = native_of(make("lm")).best(logits, 7)
+    expected = logits.topk(7)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(tokens, expected.indices)
+    torch.testing.assert_close(total, logits.logsumexp(-1))
+
+
+@torch.inference_mode()
+def test_int8_is_near_and_not_the_same() -> None:
+    network = make("lm")
+    whole, rounded = native_of(network), native_of(network, int8=True)
+    ids = torch.randint(VOCABULARY, (3, 7))
+    exact, near = (model.step(ids, model.start())[0] for model in (whole, rounded))
+    assert not torch.equal(exact, near)
+    assert (exact - near).abs().max() < 0.05 * exact.abs().max()
+
+
+def test_a_long_prompt_is_read_in_parts_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = make("lm", "model.positions=rotary")
+    model = native_of(network)
+    prompt = [(11 * place) % VOCABULARY for place in range(41)]
+    texts = []
+    for chunk in (1, 7, 512):
+        monkeypatch.setattr("clearhead.decode.stepper.CHUNK", chunk)
+        for each in (network, model):
+            [[found]] = write(each, each.start(), Prompts([prompt]), Settings(longest=9))  # type: ignore[operator, arg-type]
+            texts.append(found.ids)
+    assert len({tuple(text) for text in texts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "parts", "reason"),
+    [
+        ("translate", ("model.score=additive",), "a score or a way of weighing of its own"),
+        ("translate", ("model.norm=batch",), "the norm BatchNorm"),
+        ("translate", ("model.architecture=rnn",), "it is no Transformer that writes"),
+    ],
+)
+def test_what_has_no_native_steps_says_why(task: str, parts: Sequence[str], reason: str) -> None:
+    assert reasons_against(make(task, *parts))[0] == reason
+    assert reasons_against(make(task).double()) == ["it computes in torch.float64 on cpu"]
