@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 import clearhead
 from clearhead import bundled
+from clearhead.data import read
+from clearhead.look.cells import rank_units, windows
+
+REAL = Path(os.environ.get("CLEARHEAD_DATA", "no such folder"))
 
 
 @pytest.mark.parametrize(
@@ -26,3 +33,14 @@ def test_word_vectors_know_what_goes_together() -> None:
     words = clearhead.load("words")
     assert "sperm" in [word for word, _ in words.neighbours("whale", 3)]
     assert "her" in [word for word, _ in words.analogy("she", "he", "him", 3)]
+
+
+@pytest.mark.skipif(not (REAL / "tinyshakespeare").is_dir(), reason="needs the real corpora: set CLEARHEAD_DATA")
+def test_a_unit_of_the_lstm_follows_the_place_in_the_line() -> None:
+    """On text that it has not learned from."""
+    text = "".join(read("tinyshakespeare", validation=0.1).validation)[:20_000]
+    model = clearhead.load("shakespeare-lstm")
+    ids = model.tokenizer.encode(text)
+    best = rank_units(model.network, windows(ids, model.tokenizer.pieces(ids)), count=1)[0]
+    assert best.feature == "line position"
+    assert best.correlation > 0.7

@@ -5,7 +5,7 @@
     encoder.2.feed_forward.inner     (B, T, inner): what the second matrix reads; output (B, T, D)
     encoder.2.hidden                 (B, T, D): what block 2 wrote
     encoder.embedded                 (B, T, D): what block 0 reads
-    decoder.0.cell.hidden            (B, T, D): the states of a recurrent layer
+    decoder.0.cell.hidden            (B, T, D): the states of a recurrent layer; memory the cell states of an LSTM
     logits                           (B, T, V), or (B, V)
 
 A stack is called decoder if it writes: a language model is a decoder without an encoder. A recurrent decoder that
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.look.call import SEEN, AttentionCall
+from clearhead.look.memory import cell_memory
 from clearhead.models.lm import LanguageModel
 from clearhead.models.rnn import AttentionDecoder, ContextDecoder
 from clearhead.models.rnn_lm import RnnLanguageModel
@@ -188,18 +189,24 @@ Reading = tuple[Tensor, Tensor | None, State | None]  # x (B, T, D), lengths (B,
 def _of_cells(module: nn.Module, cells: Recurrent, reading: Callable[[Computed], Reading]) -> Named:
     """The states of each layer; torch gives only those of the last, so the layers below compute once more."""
 
-    def reader(layer: int) -> Read:
-        def read(computed: Computed, _heads: Heads) -> Tensor:
-            x, lengths, before = reading(computed)
-            for number in range(layer + 1):
-                x, _ = one_layer(cells, number)(x, lengths, before and layer_state(cells, before, number))
-            return x
+    def reading_layer(computed: Computed, layer: int) -> Reading:
+        """What one layer was given: the states of the one below."""
+        x, lengths, before = reading(computed)
+        for number in range(layer):
+            x, _ = one_layer(cells, number)(x, lengths, before and layer_state(cells, before, number))
+        return x, lengths, before and layer_state(cells, before, layer)
 
-        return read
+    def hidden(layer: int) -> Read:
+        return lambda computed, _heads: one_layer(cells, layer)(*reading_layer(computed, layer))[0]
+
+    def memory(layer: int) -> Read:
+        return lambda computed, _heads: cell_memory(one_layer(cells, layer), *reading_layer(computed, layer))
 
     last = cells.network.num_layers - 1
-    yield from ((f"{layer}.cell.hidden", Probe(module, reader(layer))) for layer in range(last))
+    yield from ((f"{layer}.cell.hidden", Probe(module, hidden(layer))) for layer in range(last))
     yield f"{last}.cell.hidden", Probe(module, lambda computed, _heads: computed.gave[0])
+    if cells.network.mode == "LSTM":
+        yield from ((f"{layer}.cell.memory", Probe(module, memory(layer))) for layer in range(last + 1))
 
 
 def _read(computed: Computed) -> Reading:
