@@ -25,6 +25,7 @@ from clearhead.train.watch import Example, keep
 Say = Callable[..., Any]
 
 SENTENCE = "the red car"
+LINES = "First, second.\nThird, first.\nSecond, third.\n"
 SMALL = ["model.dim=12", "model.heads=2", "model.layers=2"]
 
 
@@ -34,7 +35,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("models")
     torch.manual_seed(7)
     write_translator(place / "translator")
-    write_text_model(place / "reader", "lm", "char", ["First, second.\nThird"])
+    write_text_model(place / "reader", "lm", "char", [LINES])
     write_text_model(place / "vectors", "words", "word", ["king queen man woman child"])
     write_vision(place / "digits")
     return place
@@ -72,7 +73,7 @@ def write_vision(path: Path) -> None:
 def arguments(models: Path, view: str) -> list[str]:
     """A command that shows a view."""
     name, *text = {
-        "cells": ["reader", "First, second.\nThird"],
+        "cells": ["reader", LINES],
         "induction": ["reader"],
         "flow": ["translator", SENTENCE],
         "positions": ["translator"],
@@ -128,6 +129,17 @@ def test_a_query_is_a_word_or_a_number(models: Path, say: Say) -> None:
     assert say(*command, "--query", "2")["query"] == 2
 
 
+def test_a_text_is_coloured_by_the_unit_or_the_direction_that_was_asked_for(models: Path, say: Say) -> None:
+    command = ["look", str(models / "reader"), LINES, "--view", "cells", "--json"]
+    found = say(*command, "--unit", "decoder.1.hidden:7")
+    assert (found["layer"], found["unit"], "".join(found["tokens"])) == ("decoder.1.hidden", 7, LINES)
+    best = say(*command, "--feature", "case")["ranking"]
+    assert {each["feature"] for each in best} == {"case"}
+    found = say(*command, "--feature", "case", "--method", "direction")
+    assert found["format"] == "clearhead-direction-1"
+    assert len(found["values"]) == len(found["tokens"]) == len(LINES)
+
+
 def test_an_image_is_laid_under_its_rollout(models: Path, tmp_path: Path, say: Say) -> None:
     image = str(models / "digits" / "image.png")
     command = ["look", str(models / "digits"), image, "--view", "rollout"]
@@ -175,6 +187,8 @@ def test_a_part_of_a_long_text_is_shown_and_a_long_one_warned_of(
         (["reader", "--view", "history"], "has no attention of any evaluation"),
         (["reader", "First", "--view", "cells", "--unit", "17"], "--unit 17 names no unit: write LAYER:NUMBER"),
         (["reader", "First", "--view", "cells", "--feature", "size"], "unknown feature size; choose from: quotes"),
+        (["reader", "First", "--view", "cells", "--method", "unite"], "unknown method unite; did you mean unit?"),
+        (["reader", "First", "--view", "cells", "--method", "direction"], "a direction follows something: say what"),
         (["translator", "--view", "importance", "--method", "guess"], "unknown method guess; "),
         (["digits", "nowhere.png"], "nowhere.png"),
     ],
@@ -199,7 +213,7 @@ def test_a_mistake_is_one_sentence(
 def test_a_view_that_is_offered_is_there() -> None:
     from clearhead.cli import views, views_of_models
 
-    assert sorted(VIEWS) == sorted([*views.OF_ONE_INPUT, *views_of_models.VIEWS])
+    assert sorted(VIEWS) == sorted([*views.OF_ONE_INPUT, "cells", *views_of_models.VIEWS])
     assert FIGURES == (".svg", ".pdf", ".png")
 
 

@@ -53,7 +53,7 @@ def look(
     feature: Annotated[
         str | None, typer.Option(help="Of cells: quotes, brackets, indentation, line position, case.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="Of rollout, words and importance: how; see docs/look.md.")] = None,
+    method: Annotated[str | None, typer.Option(help="Of rollout, cells, words and importance: how.")] = None,
     data: Annotated[str | None, typer.Option(help="Of importance and cells: what to measure on.")] = None,
     rows: Annotated[str | None, typer.Option(help="Show some rows: 10:40.")] = None,
     columns: Annotated[str | None, typer.Option(help="Show some columns: 10:40.")] = None,

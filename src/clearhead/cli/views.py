@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import torch
 from rich.console import Console
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from clearhead.errors import ConfigError, ProbeError
 from clearhead.look import figures
 from clearhead.look.figures.edges import Window, part
 from clearhead.look.figures.heads import KINDS
-from clearhead.look.terminal import show_bars, show_heights, show_matrix
+from clearhead.look.terminal import show_bars, show_matrix
 
 if TYPE_CHECKING:
     from clearhead.api import Model
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from clearhead.look.look import Attended, Look
 
 Document = dict[str, Any]
-LONG = 50_000  # letters on which units are ranked
 
 
 @dataclass(frozen=True)
@@ -96,9 +94,10 @@ class Shown:
 
 def show(view: str, asked: Asked) -> Shown:
     """The view of this name."""
-    from clearhead.cli import views_of_models
+    from clearhead.cli.views_of_cells import cells
+    from clearhead.cli.views_of_models import VIEWS
 
-    return {**OF_ONE_INPUT, **views_of_models.VIEWS}[view](asked)
+    return {**OF_ONE_INPUT, "cells": cells, **VIEWS}[view](asked)
 
 
 # --- attention ---
@@ -328,63 +327,6 @@ def lens(asked: Asked) -> Shown:
     return Shown(partial(found.to_json, words, look.choices), draw, on_screen)
 
 
-def cells(asked: Asked) -> Shown:
-    """The text coloured by a unit: the one asked for, or the one that follows the feature best."""
-    from clearhead.cli.output import console, print_table
-    from clearhead.look.cells import cells
-
-    network, vocabulary = asked.model.network, asked.model.tokenizer
-    ids = vocabulary.encode(asked.text)
-    tokens = [vocabulary.decode([number]) for number in ids]
-    ranking = _ranked(asked, ids, tokens)
-    layer, unit = _unit(asked, ranking)
-    found = cells(network, (torch.tensor([ids]),), tokens, layer, unit, ranking)
-    title = f"{layer}, unit {unit}"
-
-    def on_screen(screen: Console) -> None:
-        show_heights(screen, tokens, found.values, title)
-        rows = [(each.layer, each.unit, each.feature, f"{each.correlation:.3f}") for each in ranking[:10]]
-        if rows:
-            console().print()
-            print_table("units that follow something", ("layer", "unit", "feature", "correlation"), rows, folds=0)
-
-    draw = partial(figures.coloured_text, tokens, found.values, title=title, label="activation", width=asked.width)
-    return Shown(found.to_json, draw, on_screen, ("cells", found.to_json), f"{asked.name}: {title}")
-
-
-def _ranked(asked: Asked, ids: list[int], tokens: list[str]) -> list[Any]:
-    """Units that follow a feature of the text, or of a longer one in a file; none where a unit is asked for."""
-    from clearhead.look.cells import FEATURES, rank_units, windows
-
-    if asked.feature is not None and asked.feature not in FEATURES:
-        raise ConfigError(f"unknown feature {asked.feature}; choose from: {', '.join(FEATURES)}")
-    if asked.unit is not None:
-        return []
-    if asked.data is not None:
-        ids = asked.model.tokenizer.encode(_long_text(asked.data))
-        tokens = [asked.model.tokenizer.decode([number]) for number in ids]
-    found = rank_units(asked.model.network, windows(ids, tokens, min(256, len(ids))))
-    return [each for each in found if asked.feature in (None, each.feature)]
-
-
-def _long_text(data: str) -> str:
-    """The held-out part of a text, as far as it takes to tell units apart."""
-    from clearhead.data import read
-
-    return "".join(read(data, kind="text").validation)[:LONG]
-
-
-def _unit(asked: Asked, ranking: list[Any]) -> tuple[str, int]:
-    if asked.unit is None:
-        if not ranking:
-            raise ProbeError("no unit follows this text: give a longer one, or --unit LAYER:NUMBER")
-        return ranking[0].layer, ranking[0].unit
-    layer, _, number = asked.unit.rpartition(":")
-    if not layer or not number.isdecimal():
-        raise ConfigError(f"--unit {asked.unit} names no unit: write LAYER:NUMBER, decoder.1.hidden:17 for one")
-    return layer, int(number)
-
-
 OF_ONE_INPUT: dict[str, Callable[[Asked], Shown]] = {
     "heads": heads,
     "lines": lines,
@@ -395,5 +337,4 @@ OF_ONE_INPUT: dict[str, Callable[[Asked], Shown]] = {
     "gradients": gradients,
     "beam": beam,
     "lens": lens,
-    "cells": cells,
 }

@@ -105,8 +105,8 @@ def _turned(words: Sequence[str], width: float, line: float) -> tuple[int, float
     """The angle at which words fit above their columns, and the room that each then takes."""
     each = width / max(1, len(words))
     widest = 0.55 * line * max((cells(word) for word in words), default=0)
-    if widest < each:
-        return 0, widest
+    if widest < each or widest <= line:  # a letter needs no more room upright than turned
+        return 0, max(widest, 0.7 * line)
     return (45, 1.5 * line) if 1.5 * line <= each else (90, line)
 
 

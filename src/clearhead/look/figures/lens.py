@@ -42,14 +42,13 @@ def lens(
 
 
 def _write_words(axes: Axes, words: Sequence[Sequence[str]], sure: Tensor, scale: Scale) -> None:
-    """Each word in its cell, cut to the room that there is; none where not even four letters fit."""
+    """Each word in its cell, cut to the room that there is; none where not even three letters fit."""
     width, height = size_of(axes)
-    size = min(0.85 * letters_of(axes), height / len(words) / 1.2)
+    longest = max(cells(word) for row in words for word in row)
+    wanted = width / len(words[0]) / (0.6 * min(4, longest))  # the size at which four letters fit
+    size = min(0.85 * letters_of(axes), max(0.6 * letters_of(axes), wanted), height / len(words) / 1.2)
     room = int(width / len(words[0]) / (0.6 * size))
-    if room < 4 and room < max(cells(word) for row in words for word in row):
-        size = 0.7 * size
-        room = int(width / len(words[0]) / (0.6 * size))
-    if room < 3:
+    if room < min(3, longest):
         return
     for i, row in enumerate(words):
         for j, word in enumerate(row):
