@@ -1,0 +1,340 @@
+"""`clearhead bench decode`: milliseconds to translate, by each engine of ours, transformers and CTranslate2.
+
+The same random weights in every engine: the paper's Transformer in two sizes, 20 source tokens, exactly 30 steps, one
+sentence and 16, greedy and with 4 beams. Each engine is in a process of its own; it tries one thread, two, and for
+many sentences two streams, and stays with the fastest. Then real text: sentences of Tatoeba through the model `en-es`.
+
+    B sentences, S source tokens
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.api import Model, load
+from clearhead.bench.figures import Figure
+from clearhead.bench.marian import marian, translate
+from clearhead.bench.measure import MakeTurn, Turn, side_by_side_apart
+from clearhead.config import TranslateModel
+from clearhead.data import read
+from clearhead.decode import Prompts, Settings, Special, write, write_all
+from clearhead.engines.compiled import Compiled
+from clearhead.engines.compiler import native
+from clearhead.engines.ct2 import PATIENCE, Ct2, open_ct2
+from clearhead.engines.threads import cores
+from clearhead.interop.ct2 import library, numbers, save, tokens_of
+from clearhead.models.initialise import initialise
+from clearhead.models.seq2seq import Seq2Seq
+
+SOURCE, STEPS = 20, 30  # tokens, the stop of the source included
+THREADS = (1, 2)
+TRIES = 2  # of each setting, before the fastest stays
+SPECIAL = Special(pad=0, start=2, stop=3)
+
+TEXT_MODEL, SENTENCES, BEAMS = "en-es", 1000, 4
+
+TORCH, COMPILED, COMPILED_INT8 = "clearhead torch", "clearhead compiled", "clearhead compiled int8"
+OUR_CT2 = "clearhead ct2"  # our engine of that name: it searches longer than CTranslate2 does by itself
+TRANSFORMERS, CT2, CT2_INT8 = "transformers", "CTranslate2 float32", "CTranslate2 int8"
+
+
+@dataclass(frozen=True)
+class Size:
+    """A Transformer, how often it is measured, and how much faster than transformers it should be."""
+
+    name: str
+    layers: int
+    dim: int
+    inner: int
+    heads: int
+    vocabulary: int
+    rounds: int
+    times: float  # with the best engine of our own
+    times_torch: float  # where there is no compiler
+    times_ct2: float | None = None  # against CTranslate2, with many sentences
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the table."""
+
+    batch: int
+    beams: int
+
+    def __str__(self) -> str:
+        return f"batch {self.batch}, " + (f"beam {self.beams}" if self.beams > 1 else "greedy")
+
+
+SIZES = (
+    Size("tiny", 4, 128, 256, 4, 8_000, rounds=5, times=5, times_torch=2.5),
+    Size("base", 6, 512, 2048, 8, 32_000, rounds=3, times=1.6, times_torch=1.2, times_ct2=1.0),
+)
+CELLS = tuple(Cell(batch, beams) for batch in (1, 16) for beams in (1, 4))
+
+Taken = Mapping[str, float]  # milliseconds of each engine
+
+
+def run(peers: bool) -> Iterator[Figure]:
+    """The table of each size, and real text."""
+    for size in SIZES:
+        table = {}
+        for cell, taken in milliseconds(size, peers):
+            table[cell] = taken
+            yield from cell_figures(size, cell, taken)
+        yield from mean_figures(size, table)
+    yield from text_figures(text_milliseconds(peers), SENTENCES)
+
+
+class Tuned:
+    """A turn with several settings: after a first that counts for nothing each is tried, and the fastest stays."""
+
+    def __init__(self, settings: Sequence[Turn], tries: int = TRIES):
+        self.settings = settings
+        self.trials = [*range(len(settings))] * tries  # what is still to be tried
+        self.fastest = [math.inf] * len(settings)
+        self.cold = True
+
+    def __call__(self) -> None:
+        """One turn."""
+        if self.cold:
+            self.cold = False
+            self.settings[0]()
+        elif self.trials:
+            which = self.trials.pop(0)
+            began = time.perf_counter()
+            self.settings[which]()
+            self.fastest[which] = min(self.fastest[which], time.perf_counter() - began)
+        else:
+            self.settings[self.fastest.index(min(self.fastest))]()
+
+
+# --- the same random weights in every engine ---
+
+
+def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iterator[tuple[Cell, dict[str, float]]]:
+    """The median milliseconds of each engine, cell by cell."""
+    with TemporaryDirectory() as folder:
+        if peers:
+            save(network_of(size), numbers(size.vocabulary), folder, start=SPECIAL.start, stop=SPECIAL.stop)
+        for cell in cells:
+            trials = 1 + TRIES * (len(THREADS) + (cell.batch > 1))
+            yield cell, side_by_side_apart(candidates(size, cell, peers, Path(folder)), size.rounds, warm_up=trials)
+
+
+def candidates(size: Size, cell: Cell, peers: bool, folder: Path) -> dict[str, MakeTurn]:
+    """What makes each engine's turn; the folder holds the model for CTranslate2."""
+    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, _as_it_is)}
+    if native() is not None:
+        found[COMPILED] = partial(our_turn, size, cell, _compiled)
+        found[COMPILED_INT8] = partial(our_turn, size, cell, _compiled_int8)
+    if peers:
+        found[TRANSFORMERS] = partial(transformers_turn, size, cell)
+        found[CT2] = partial(ct2_turn, size, cell, folder, "float32")
+        found[CT2_INT8] = partial(ct2_turn, size, cell, folder, "int8")
+    return found
+
+
+def network_of(size: Size) -> Seq2Seq:
+    """The paper's Transformer, with the same random weights whenever it is made."""
+    torch.manual_seed(1)
+    config = TranslateModel(
+        dim=size.dim,
+        heads=size.heads,
+        layers=size.layers,
+        inner=size.inner,
+        positions="sinusoidal",
+        placement="after",
+        feed_forward="relu",
+    )
+    network = Seq2Seq(config, size.vocabulary, SPECIAL.pad)
+    initialise(network)
+    return network.eval()
+
+
+def sources_of(size: Size, cell: Cell) -> Tensor:
+    """Random sentences (B, S), each with its stop."""
+    drawn = torch.Generator().manual_seed(2)
+    ids = torch.randint(SPECIAL.stop + 1, size.vocabulary, (cell.batch, SOURCE), generator=drawn)
+    ids[:, -1] = SPECIAL.stop
+    return ids
+
+
+def our_turn(size: Size, cell: Cell, engine: Callable[[Seq2Seq], Any]) -> Tuned:
+    """Ours, with one thread, with two, and with two streams of half the sentences each."""
+    stepper, source = engine(network_of(size)), sources_of(size, cell)
+    settings = [partial(_with_threads, threads, partial(written, stepper, source, cell.beams)) for threads in THREADS]
+    if cell.batch > 1:
+        settings.append(partial(_with_threads, 1, partial(_in_streams, stepper, source, cell.beams)))
+    return Tuned(settings)
+
+
+def _as_it_is(network: Seq2Seq) -> Seq2Seq:
+    return network
+
+
+def _compiled(network: Seq2Seq, int8: bool = False) -> Compiled:
+    code = native()
+    assert code is not None
+    return Compiled(network, code, int8=int8)
+
+
+def _compiled_int8(network: Seq2Seq) -> Compiled:
+    return _compiled(network, int8=True)
+
+
+@torch.inference_mode()
+def written(stepper: Any, source: Tensor, beams: int) -> list[list[int]]:
+    """What an engine of ours writes about sources (B, S); without a stop token it makes every step."""
+    prompts = Prompts([[SPECIAL.start]] * len(source))
+    found = write(stepper, stepper.start(source), prompts, Settings(longest=STEPS, beams=beams))
+    return [row[0].ids for row in found]
+
+
+def _in_streams(stepper: Any, source: Tensor, beams: int) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda half: written(stepper, half, beams), source.chunk(2)))
+
+
+def _with_threads(threads: int, turn: Turn) -> None:
+    torch.set_num_threads(threads)
+    turn()
+
+
+def transformers_turn(size: Size, cell: Cell) -> Tuned:
+    """`generate` of MarianMT, with one thread and with two."""
+    model, source = marian(network_of(size), SPECIAL, SOURCE + STEPS), sources_of(size, cell)
+    turn = partial(translate, model, source, cell.beams, STEPS)
+    return Tuned([partial(_with_threads, threads, turn) for threads in THREADS])
+
+
+def ct2_turn(size: Size, cell: Cell, folder: Path, compute: str) -> Tuned:
+    """`translate_batch`, with one thread, with two, and with two workers for half the sentences each."""
+    sentences = [[str(token) for token in row[:-1]] for row in sources_of(size, cell).tolist()]  # it adds the stop
+    turns: list[Turn] = []
+    for workers, threads in [(1, 1), (1, 2), *([(2, 1)] if cell.batch > 1 else [])]:
+        model = library().Translator(str(folder), compute_type=compute, inter_threads=workers, intra_threads=threads)
+        options = {"beam_size": cell.beams, "max_decoding_length": STEPS, "min_decoding_length": STEPS}
+        most = cell.batch // workers
+        turns.append(partial(model.translate_batch, sentences, max_batch_size=most, **options))
+    return Tuned(turns)
+
+
+def cell_figures(size: Size, cell: Cell, taken: Taken) -> Iterator[Figure]:
+    """The time of each engine, and how many times as fast as CTranslate2 ours is, in float32 and in int8."""
+    for name, each in taken.items():
+        yield Figure(f"{size}, {cell}: {name}", each, "ms", None, {"rounds": size.rounds})
+    if CT2 in taken:
+        limit, what = size.times_ct2 if cell.batch > 1 else None, f"{size}, {cell}: clearhead, times as fast as {CT2}"
+        yield Figure(what, taken[CT2] / best(taken), "×", limit, bound="at least")
+    if CT2_INT8 in taken and COMPILED_INT8 in taken:
+        what = f"{size}, {cell}: {COMPILED_INT8}, times as fast as {CT2_INT8}"
+        yield Figure(what, taken[CT2_INT8] / taken[COMPILED_INT8], "×")
+
+
+def mean_figures(size: Size, table: Mapping[Cell, Taken]) -> Iterator[Figure]:
+    """How many times as fast as transformers ours is in float32, as a geometric mean over the cells."""
+    if not all(TRANSFORMERS in taken for taken in table.values()):
+        return
+    ours = {
+        "clearhead": ([best(taken) for taken in table.values()], size.times),
+        TORCH: ([taken[TORCH] for taken in table.values()], size.times_torch),
+    }
+    for name, (own, limit) in ours.items():
+        times = [taken[TRANSFORMERS] / each for taken, each in zip(table.values(), own, strict=True)]
+        detail = {"times as fast": dict(zip(map(str, table), times, strict=True))}
+        mean = statistics.geometric_mean(times)
+        yield Figure(f"{size}: {name}, times as fast as transformers", mean, "×", limit, detail, bound="at least")
+
+
+def best(taken: Taken) -> float:
+    """The fastest of our engines in float32."""
+    return min(taken[name] for name in (TORCH, COMPILED) if name in taken)
+
+
+# --- real text ---
+
+
+def text_milliseconds(peers: bool, sentences: int = SENTENCES) -> dict[str, float]:
+    """How long each engine takes to translate held-out sentences of Tatoeba, from tokens to tokens."""
+    model = load(TEXT_MODEL)
+    sources = held_out(model, sentences)
+    by_threads = {f"{TORCH}, {threads} threads": partial(torch_text_turn, sources, threads) for threads in THREADS}
+    turns: dict[str, MakeTurn] = {**by_threads}
+    if native() is not None:
+        turns[COMPILED] = partial(compiled_text_turn, sources, int8=False)
+        turns[COMPILED_INT8] = partial(compiled_text_turn, sources, int8=True)
+    with TemporaryDirectory() as folder:
+        if peers:
+            copied(model, Path(folder) / "ct2", sources[:5])
+            turns[OUR_CT2] = partial(ct2_text_turn, sources, Path(folder) / "ct2", patience=PATIENCE)
+            turns[CT2] = partial(ct2_text_turn, sources, Path(folder) / "ct2", patience=1.0)
+            turns[CT2_INT8] = partial(ct2_text_turn, sources, Path(folder) / "ct2", patience=1.0, int8=True)
+        taken = side_by_side_apart(turns, repeats=1, warm_up=1)
+    return {TORCH: min(taken.pop(name) for name in by_threads), **taken}
+
+
+def held_out(model: Model, sentences: int) -> list[list[int]]:
+    """The tokens of sentences that the model has not learned from."""
+    data = model.config.data
+    pairs = read(data.path, kind="pairs", validation=data.validation).validation
+    return model.tokenizer.encode_batch([pair.source for pair in islice(pairs, sentences)])
+
+
+def special_of(model: Model) -> Special:
+    """The tokens of a model that have a meaning of their own."""
+    return Special(model.tokenizer.pad, model.tokenizer.start, model.tokenizer.stop)
+
+
+def copied(model: Model, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2:
+    """The model in CTranslate2."""
+    names = tokens_of(model.tokenizer)
+    return open_ct2(model.network, names, special_of(model), folder, examples=examples, int8=int8)
+
+
+def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
+    """The model as it is."""
+    model = load(TEXT_MODEL)
+    turn = partial(write_all, model.network, sources, special_of(model), Settings(beams=BEAMS))
+    return partial(_with_threads, threads, turn)
+
+
+def compiled_text_turn(sources: list[list[int]], int8: bool) -> Turn:
+    """Native code, in a stream for each core."""
+    model = load(TEXT_MODEL)
+    stepper, special = _compiled(model.network, int8), special_of(model)
+    turn = partial(write_all, stepper, sources, special, Settings(beams=BEAMS), streams=cores())
+    return partial(_with_threads, 1, turn)
+
+
+def ct2_text_turn(sources: list[list[int]], folder: Path, patience: float, int8: bool = False) -> Turn:
+    """CTranslate2, a worker for each core."""
+    model = load(TEXT_MODEL)
+    engine = copied(model, folder, int8=int8)
+    engine.patience = patience
+    return partial(engine.write_all, sources, special_of(model), Settings(beams=BEAMS))
+
+
+def text_figures(taken: Taken, sentences: int) -> Iterator[Figure]:
+    """Sentences per second, and ours against CTranslate2's."""
+    what = f"{TEXT_MODEL}, {sentences:,} sentences of Tatoeba, beam {BEAMS}"
+    detail = {"transformers": "left out: its translation models have no rotary positions"}
+    for name, each in taken.items():
+        yield Figure(f"{what}: {name}", 1000 * sentences / each, "sentences/s", None, detail)
+    if CT2 in taken:
+        yield Figure(f"{what}: clearhead, times as fast as {CT2}", taken[CT2] / best(taken), "×")

@@ -1,0 +1,264 @@
+"""CTranslate2: a Transformer of ours, written as a model directory of that library.
+
+    save(network, tokens_of(tokenizer), folder, start=tokenizer.start, stop=tokenizer.stop)
+
+What the library cannot express is refused, each in one sentence. Weights stay in float32: the library makes int8 of
+them when it loads the model, if it is asked to.
+
+    D width, H heads, G key-value heads, K key size, N vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.config import FeedForwardName, ModelConfig
+from clearhead.errors import EngineError
+from clearhead.models.lm import LanguageModel, MaskedLanguageModel
+from clearhead.models.seq2seq import Seq2Seq
+from clearhead.text import UNKNOWN, Tokenizer
+
+POSITIONS = 4096  # rows of a table of sines; a learned one has its own length
+
+ACTIVATIONS: dict[FeedForwardName, str] = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}  # the library's names
+AT_THE_INPUT = ("sinusoidal", "learned", "none")  # positions of which the library is given a table
+
+
+def library() -> Any:
+    """CTranslate2 itself."""
+    try:
+        return import_module("ctranslate2")
+    except ImportError:
+        raise EngineError("the engine ct2 needs CTranslate2, not installed here; pip install ctranslate2") from None
+
+
+def reasons_against(network: nn.Module) -> list[str]:
+    """What CTranslate2 cannot express of a network; empty where it can express all."""
+    if not isinstance(network, Seq2Seq | LanguageModel) or isinstance(network, MaskedLanguageModel):
+        return [f"{type(network).__name__}: it knows Transformers that translate or go on with a text"]
+    return list(_without_words(network.config, reads=isinstance(network, Seq2Seq)))
+
+
+def _without_words(config: ModelConfig, reads: bool) -> Iterator[str]:
+    """The settings that it has no words for; `reads` where there is an encoder."""
+    if config.score not in ("dot", "scaled_dot"):
+        yield f"model.score={config.score}"
+    if config.hard:
+        yield "model.hard"
+    if config.norm == "batch":
+        yield "model.norm=batch"
+    if config.position_concat:
+        yield "model.position_concat"
+    if config.positions == "alibi" and reads:
+        yield "model.positions=alibi in an encoder"
+    if config.window is not None:
+        yield f"model.window={config.window}"
+    if (config.key_dim or config.dim // config.heads) != (config.value_dim or config.dim // config.heads):
+        yield "model.key_dim and model.value_dim that differ"
+
+
+def tokens_of(tokenizer: Tokenizer) -> list[str]:
+    """The name of each token, exactly as the vocabulary has it."""
+    return [tokenizer.token(index) for index in range(len(tokenizer))]
+
+
+def numbers(size: int) -> list[str]:
+    """Names for a vocabulary without a tokenizer."""
+    return [str(index) for index in range(size)]
+
+
+def unique(names: Sequence[str]) -> list[str]:
+    """The same, with its number added to a name that an earlier token has.
+
+    >>> unique(["a", "�", "�"])
+    ['a', '�', '�#2']
+    """
+    taken: dict[str, None] = {}
+    for index, name in enumerate(names):
+        while name in taken:
+            name = f"{name}#{index}"
+        taken[name] = None
+    return list(taken)
+
+
+def save(
+    network: Seq2Seq | LanguageModel, vocabulary: Sequence[str], folder: str | Path, *, start: int, stop: int
+) -> None:
+    """Write a network into a folder that is there; `vocabulary` names every token."""
+    specs, size = library().specs, network.output.linear.out_features
+    if reasons := reasons_against(network):
+        raise EngineError(f"CTranslate2 cannot express {reasons[0]}; use another engine")
+    if len(vocabulary) != size:
+        raise EngineError(f"a network of {size} tokens needs as many names for them, and got {len(vocabulary)}")
+    spec = _translator(specs, network) if isinstance(network, Seq2Seq) else _language_model(specs, network)
+    _tell(spec, unique(vocabulary), start, stop)
+    spec.validate()
+    spec.optimize(quantization="float32")
+    spec.save(str(folder))
+
+
+def _translator(specs: Any, network: Seq2Seq) -> Any:
+    config = network.config
+    encoder = specs.transformer_spec.TransformerEncoderSpec(**_sizes(specs, config))
+    decoder = specs.transformer_spec.TransformerDecoderSpec(
+        **_sizes(specs, config), external_pre_post_encoder_layers=config.placement == "around"
+    )
+    _fill_stack(encoder, network.encoder, config)
+    _fill_stack(decoder, network.decoder, config)
+    _fill_input(encoder, encoder.embeddings[0], network.source, config)
+    _fill_input(decoder, decoder.embeddings, network.target, config)
+    _fill_linear(decoder.projection, network.output.linear)
+    return specs.transformer_spec.TransformerSpec(encoder, decoder)
+
+
+def _language_model(specs: Any, network: LanguageModel) -> Any:
+    config = network.config
+    decoder = specs.transformer_spec.TransformerDecoderSpec(
+        **_sizes(specs, config), with_encoder_attention=False, alibi=config.positions == "alibi"
+    )
+    _fill_stack(decoder, network.stack, config)
+    _fill_input(decoder, decoder.embeddings, network.tokens, config)
+    _fill_linear(decoder.projection, network.output.linear)
+    return specs.transformer_spec.TransformerDecoderModelSpec(decoder)
+
+
+def _sizes(specs: Any, config: ModelConfig) -> dict[str, Any]:
+    """What either stack is told."""
+    return {
+        "num_layers": config.layers,
+        "num_heads": config.heads,
+        "num_heads_kv": config.kv_heads,
+        "head_dim": config.key_dim,
+        "pre_norm": config.placement != "after",
+        "pre_post_layer_norm": config.placement == "around",
+        "rms_norm": config.norm == "rms",
+        "activation": specs.common_spec.Activation[ACTIVATIONS[config.feed_forward]],
+        "ffn_glu": config.feed_forward == "swiglu",
+        "relative_attention_bias": config.positions == "t5",
+        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: all of a head
+        "rotary_interleave": False,  # our pairs are (i, i + K/2)
+        "rotary_base": config.position_base,
+    }
+
+
+def _tell(spec: Any, vocabulary: list[str], start: int, stop: int) -> None:
+    """The names of the tokens, and those that have a meaning of their own."""
+    spec.config.unk_token = UNKNOWN if UNKNOWN in vocabulary else vocabulary[start]
+    spec.config.bos_token, spec.config.eos_token = vocabulary[start], vocabulary[stop]
+    spec.config.layer_norm_epsilon = 1e-5  # of all our norms
+    if hasattr(spec.config, "add_source_eos"):
+        spec.config.add_source_eos, spec.config.decoder_start_token = True, vocabulary[start]
+        spec.register_source_vocabulary(vocabulary)
+        spec.register_target_vocabulary(vocabulary)
+    else:
+        spec.register_vocabulary(vocabulary)
+
+
+def _fill_input(stack: Any, embedding: Any, own: Any, config: ModelConfig) -> None:
+    """Token vectors and their positions."""
+    embedding.weight = _weight(own.tokens.table.weight)  # (N, D)
+    stack.scale_embeddings = own.tokens.scale
+    if config.positions in AT_THE_INPUT:
+        stack.position_encodings.encodings = _weight(_table(own.positions, config))
+
+
+def _table(own: Any, config: ModelConfig) -> Tensor:
+    """The vector of each position, (positions, D)."""
+    if config.positions == "learned":
+        table: Tensor = own.table.weight
+        return table
+    silent = torch.zeros(POSITIONS, config.dim)
+    return silent if config.positions == "none" else silent + own.encode(POSITIONS)
+
+
+def _fill_stack(stack: Any, own: Any, config: ModelConfig) -> None:
+    """Every block, and the norm after them."""
+    for layer, block in zip(stack.layer, own.blocks, strict=True):
+        _fill_self_attention(layer.self_attention, block.self_attention, config)
+        if hasattr(layer, "attention"):
+            _fill_cross_attention(layer.attention, block.cross_attention, config)
+        _fill_feed_forward(layer.ffn, block.feed_forward)
+        _fill_norms(layer, block, config)
+    if config.placement != "after":
+        _fill_norm(stack.layer_norm, own.norm)
+
+
+def _fill_norms(layer: Any, block: Any, config: ModelConfig) -> None:
+    """The norms of a block: one inside each of its parts, or one on each side of them."""
+    if config.placement == "around":
+        _fill_norms_around(layer, block)
+        return
+    crosses = hasattr(layer, "attention")
+    _fill_norm(layer.self_attention.layer_norm, block.residual1.norm)
+    _fill_norm(layer.ffn.layer_norm, (block.residual3 if crosses else block.residual2).norm)
+    if crosses:
+        _fill_norm(layer.attention.layer_norm, block.residual2.norm)
+
+
+def _fill_norms_around(layer: Any, block: Any) -> None:
+    crosses = hasattr(layer, "attention")
+    last = block.residual3 if crosses else block.residual2
+    _fill_norm(layer.input_layer_norm, block.residual1.norm)
+    _fill_norm(layer.post_attention_layer_norm, block.residual1.outer_norm)
+    _fill_norm(layer.pre_feedforward_layer_norm, last.norm)
+    _fill_norm(layer.post_feedforward_layer_norm, last.outer_norm)
+    if crosses:
+        _fill_norm(layer.external_pre_encoder_attention_layer_norm, block.residual2.norm)
+        _fill_norm(layer.external_post_encoder_attention_layer_norm, block.residual2.outer_norm)
+
+
+def _fill_self_attention(attention: Any, own: Any, config: ModelConfig) -> None:
+    """Queries, keys and values by one product."""
+    _fill_linear(attention.linear[0], own.query, own.key, own.value)
+    _fill_linear(attention.linear[1], own.output)
+    _fill_scale(attention, config)
+    if config.positions == "t5":
+        attention.relative_attention_bias = _weight(own.relative.table.weight)  # (buckets, H)
+        attention.relative_attention_max_distance = torch.tensor(own.relative.longest, dtype=torch.int32).numpy()
+
+
+def _fill_cross_attention(attention: Any, own: Any, config: ModelConfig) -> None:
+    """Keys and values by one product."""
+    _fill_linear(attention.linear[0], own.query)
+    _fill_linear(attention.linear[1], own.key, own.value)
+    _fill_linear(attention.linear[2], own.output)
+    _fill_scale(attention, config)
+
+
+def _fill_scale(attention: Any, config: ModelConfig) -> None:
+    """What a score is multiplied with; 1 / √K unless said."""
+    if config.score == "dot":
+        attention.queries_scale = 1.0
+
+
+def _fill_feed_forward(part: Any, own: Any) -> None:
+    """A gated one has the gate where the others have their first map."""
+    gated = hasattr(part, "linear_0_noact")
+    _fill_linear(part.linear_0, own.gate if gated else own.inner)
+    _fill_linear(part.linear_1, own.outer)
+    if gated:
+        _fill_linear(part.linear_0_noact, own.inner)
+
+
+def _fill_norm(norm: Any, own: Any) -> None:
+    norm.gamma = _weight(own.weight)
+    if hasattr(norm, "beta"):
+        norm.beta = _weight(own.bias)
+
+
+def _fill_linear(linear: Any, *parts: nn.Linear) -> None:
+    """One product for several, whose outputs stand side by side."""
+    linear.weight = _weight(torch.cat([part.weight for part in parts]))  # (out, in)
+    if parts[0].bias is not None:
+        linear.bias = _weight(torch.cat([part.bias for part in parts]))
+
+
+def _weight(tensor: Tensor) -> Any:
+    """As the library takes it."""
+    return tensor.detach().float().cpu().contiguous().numpy()
