@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from clearhead.bundled import find
+from clearhead.bundled import FOLDER, find
+from clearhead.cache import cache_folder
 from clearhead.config import Config
 from clearhead.decode import Prompts, Settings, Special, pieces, steps, write
 from clearhead.engines.choose import MANY, Engines
 from clearhead.errors import ConfigError, RunError
+from clearhead.interop.ct2 import tokens_of
 from clearhead.models.assemble import smaller
 from clearhead.models.lm import LanguageModel
 from clearhead.models.word_vectors import analogy, neighbours
@@ -70,8 +72,7 @@ class Model:
         self.network: Any
         self.network, self.facts = run.load_network()
         self._tokenizer = run.load_tokenizer()
-        pieces = self._tokenizer.pieces(range(len(self._tokenizer))) if self._tokenizer and engine == "ct2" else ()
-        self.engines = Engines(self.network, engine, int8, pieces, run.path / "ct2")
+        self.engines = Engines(self.network, engine, int8, lambda: tokens_of(self.tokenizer), copies(run.path))
 
     @property
     def name(self) -> str:
@@ -251,6 +252,11 @@ class Model:
         can = ABILITIES[self.config.task]
         if can != ability:
             raise RunError(f"{self.run.path} is a model for {self.config.task}: it can {can}, not {ability}")
+
+
+def copies(path: Path) -> Path:
+    """Where the copies of a run for other engines are kept: in it, or in the cache if it is part of the package."""
+    return cache_folder("ct2") / path.name if path.parent == FOLDER else path / "ct2"
 
 
 def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Model:

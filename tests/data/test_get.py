@@ -380,28 +380,6 @@ def test_second_call_at_the_same_time_waits_and_finds_it(server: Server) -> None
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("platform", "variables", "expected"),
-    [
-        ("linux", {}, "home/.cache/clearhead/data"),
-        ("linux", {"XDG_CACHE_HOME": "xdg"}, "xdg/clearhead/data"),
-        ("darwin", {}, "home/Library/Caches/clearhead/data"),
-        ("win32", {"LOCALAPPDATA": "local"}, "local/clearhead/data"),
-        ("linux", {"CLEARHEAD_CACHE": "chosen", "XDG_CACHE_HOME": "xdg"}, "chosen/data"),
-    ],
-)
-def test_cache_is_where_the_system_likes_it(
-    monkeypatch: pytest.MonkeyPatch, platform: str, variables: dict[str, str], expected: str
-) -> None:
-    for name in ("CLEARHEAD_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "home")
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(get.sys, "platform", platform)
-    assert get.cache_folder() == Path(expected)
-
-
 # Archives
 
 

@@ -28,7 +28,7 @@ def test_it_is_compiled_once_and_then_only_opened(own_cache: Path) -> None:
     first = compiler.native()
     assert first is not None
     assert first.width() in (4, 8, 16)
-    [made] = (own_cache / "clearhead").iterdir()
+    [made] = (own_cache / "clearhead" / "engines").iterdir()
     date = made.stat().st_mtime_ns
     compiler.native.cache_clear()
     assert compiler.kept() is not None
@@ -48,7 +48,7 @@ def test_a_compiler_that_fails_is_none(own_cache: Path, monkeypatch: pytest.Monk
     broken.chmod(0o755)
     monkeypatch.setenv("CC", str(broken))
     assert compiler.native() is None
-    assert not list((own_cache / "clearhead").iterdir())
+    assert not list((own_cache / "clearhead" / "engines").iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_no_failure(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +60,6 @@ def test_a_folder_that_cannot_be_written_is_no_failure(own_cache: Path, monkeypa
 def test_what_another_machine_left_is_not_used(own_cache: Path) -> None:
     path = compiler._path()
     assert path is not None
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_bytes(b"not a library")
     assert compiler.kept() is None

@@ -34,6 +34,7 @@ SUITES = {
     "look": Suite("clearhead.bench.look", peers=("transformers",)),
     "charlm": Suite("clearhead.bench.charlm", peers=("transformers",)),
     "decode": Suite("clearhead.bench.decode", peers=("ctranslate2", "transformers")),
+    "serve": Suite("clearhead.bench.serve"),
     "train": Suite("clearhead.bench.train", peers=("transformers", "x-transformers")),
     "words": Suite("clearhead.bench.words", peers=("gensim",)),
 }

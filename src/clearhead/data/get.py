@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
+from clearhead.cache import cache_folder
 from clearhead.data import catalogue
 from clearhead.data.catalogue import Entry, RemoteFile
 from clearhead.data.download import Report, checksum, download
@@ -56,19 +57,6 @@ def origin(entry: Entry) -> Origin | None:
     return "cache" if _from_cache(entry) else None
 
 
-def cache_folder() -> Path:
-    """Where downloads are kept: `$CLEARHEAD_CACHE`, or where the operating system likes such things."""
-    if chosen := os.environ.get("CLEARHEAD_CACHE"):
-        return Path(chosen).expanduser() / "data"
-    if sys.platform == "win32":
-        system = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        system = "~/Library/Caches"
-    else:
-        system = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(system).expanduser() / "clearhead" / "data"
-
-
 def _data_files(entry: Entry) -> list[Path]:
     """The entry's files below `$CLEARHEAD_DATA`, or none if one is missing."""
     folder = os.environ.get("CLEARHEAD_DATA")
@@ -93,7 +81,7 @@ def _from_cache(entry: Entry) -> Found | None:
 
 def _results(entry: Entry) -> list[Path]:
     """The files in the cache when everything has been downloaded."""
-    return [cache_folder() / entry.name / name for file in entry.files for name in file.results]
+    return [cache_folder("data") / entry.name / name for file in entry.files for name in file.results]
 
 
 def _together(files: list[Path]) -> Path:
@@ -103,7 +91,7 @@ def _together(files: list[Path]) -> Path:
 
 def _unpacked(entry: Entry, files: list[Path], report: Report) -> Path:
     """The cache's folder with everything of the entry: archives unpacked, other files copied beside them."""
-    folder = cache_folder() / entry.name / "unpacked"
+    folder = cache_folder("data") / entry.name / "unpacked"
     if folder.is_dir():
         return folder
     with _locked(folder.parent):
@@ -121,7 +109,7 @@ def _unpacked(entry: Entry, files: list[Path], report: Report) -> Path:
 def _from_web(entry: Entry, report: Report) -> Found:
     if not entry.files:
         raise DownloadError(f"{entry.name} cannot be downloaded; put {', '.join(entry.local)} below $CLEARHEAD_DATA")
-    folder = cache_folder() / entry.name
+    folder = cache_folder("data") / entry.name
     with _locked(folder):
         for file in entry.files:
             if not all((folder / name).is_file() for name in file.results):
@@ -192,7 +180,7 @@ def _using_disk(entry: Entry) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        where = problem.filename or cache_folder() / entry.name
+        where = problem.filename or cache_folder("data") / entry.name
         reason = (problem.strerror or str(problem)).lower()
         raise DownloadError(
             f"cannot read or write {where}: {reason}; make room there or set CLEARHEAD_CACHE to another folder"

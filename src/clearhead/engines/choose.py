@@ -34,11 +34,12 @@ class Engines:
     network: Any
     wanted: str = "auto"
     int8: bool = False
-    pieces: Sequence[str] = ()  # what each token is called, for ct2
+    names: Callable[[], Sequence[str]] = tuple  # what each token is called, for ct2
     folder: Path | None = None  # where a converted model may be kept
     on_note: Callable[[str], None] = lambda _note: None
     _judged: int = field(default=0, init=False)  # texts on which the loss of int8 was said
     _compiled: Compiled | None = field(default=None, init=False)
+    _ct2: Ct2 | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.wanted not in ENGINES:
@@ -51,7 +52,7 @@ class Engines:
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, the best first."""
         if self.wanted == "ct2":
-            return self.ct2(special).write_all(sources, special, settings)
+            return self.ct2(special, sources[:SAMPLE]).write_all(sources, special, settings)
         stepper = self.stepper(len(sources), settings)
         streams = cores() if stepper is self._compiled else 1
         found = write_all(stepper, sources, special, settings, streams=streams)
@@ -61,11 +62,14 @@ class Engines:
             self.on_note(str(loss_of_int8(self.network, sources[judged], found[judged], special, settings)))
         return found
 
-    def ct2(self, special: Special) -> Ct2:
-        """CTranslate2 with this network, converted the first time."""
+    def ct2(self, special: Special, examples: Sequence[Sequence[int]] = ()) -> Ct2:
+        """CTranslate2 with this network; the first time it is converted, and checked on some examples."""
         from clearhead.engines.ct2 import open_ct2
 
-        return open_ct2(self.network, self.pieces, special, self.folder)
+        if self._ct2 is None:
+            names = self.names()
+            self._ct2 = open_ct2(self.network, names, special, self.folder, examples=examples, int8=self.int8)
+        return self._ct2
 
     def stepper(self, texts: int = 1, settings: Settings | None = None) -> Any:
         """What makes the steps: native code, or the network itself."""

@@ -11,11 +11,12 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+
+from clearhead.cache import cache_folder
 
 FLAGS = (
     *("-O3", "-march=native", "-shared", "-fPIC"),
@@ -59,7 +60,7 @@ def _path() -> Path | None:
     source = files("clearhead.engines").joinpath("step.c").read_bytes()
     known = [source, *(flag.encode() for flag in FLAGS), _version(compiler).encode(), _processor().encode()]
     name = hashlib.sha256(b"\0".join(known)).hexdigest()[:20]
-    return _folder() / f"step-{name}.so"
+    return cache_folder("engines") / f"step-{name}.so"
 
 
 def _compiler() -> str | None:
@@ -81,12 +82,6 @@ def _processor() -> str:
         return platform.processor()
     lines = information.read_text(encoding="utf-8").splitlines()
     return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
-
-
-def _folder() -> Path:
-    """The cache of this user."""
-    usual = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
-    return Path(os.environ.get("XDG_CACHE_HOME") or usual).expanduser() / "clearhead"
 
 
 def _compile(source: str, path: Path, more: tuple[str, ...]) -> bool:
