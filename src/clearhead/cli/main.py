@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from clearhead import __version__
-from clearhead.cli import bench, compare, config, data, demo, eval, look, models, pack, train, use, words
+from clearhead.cli import bench, compare, config, data, demo, eval, look, models, pack, serve, studio, train, use, words
 from clearhead.errors import ClearheadError
 
 STOPPED = 130  # what Ctrl-C exits with
@@ -36,6 +36,8 @@ app.command("classify")(use.classify)
 app.command("caption")(use.caption)
 app.command("words")(words.words)
 app.command("look")(look.look)
+app.command("serve")(serve.serve)
+app.command("studio")(studio.studio)
 app.command("models")(models.models)
 app.command("pack")(pack.pack)
 app.add_typer(config.app, name="config")
