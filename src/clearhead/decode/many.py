@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -59,17 +60,20 @@ def write_all(
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     chunks = [order[first : first + rows] for first in range(0, len(order), rows)]
     chunks.reverse()  # the longest first: what is left at the end is short
-    parts = _side_by_side(written, chunks, min(streams, len(chunks)))
+    parts = _side_by_side(written, chunks, streams if len(chunks) > 1 else 1)
     found = dict(zip(chain.from_iterable(chunks), chain.from_iterable(parts), strict=True))
     return [found[i] for i in range(len(sources))]
 
 
 def _side_by_side(work: Callable[[Given], Found], items: Sequence[Given], streams: int) -> list[Found]:
     """The work on each item, in order."""
-    if streams <= 1:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(streams) as pool:
-        return list(pool.map(work, items))
+    return [work(item) for item in items] if streams <= 1 else list(_pool(streams).map(work, items))
+
+
+@cache
+def _pool(streams: int) -> ThreadPoolExecutor:
+    """Always the same threads: each new one would take memory of its own, which the C library keeps."""
+    return ThreadPoolExecutor(streams, thread_name_prefix="clearhead-stream")
 
 
 def limit(source: Sequence[int], settings: Settings) -> int:
