@@ -80,6 +80,7 @@ class Compiled:
             self.stack, self.embed = network.stack, network.tokens
         self.layout = Layout(self.stack, network.output.linear, library.width(), int8)
         self.vocabulary = network.output.linear.out_features
+        self.places = torch.empty(1, 0, 0)  # (1, positions, D) what is added to a token's vector
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Those of the model."""
@@ -117,7 +118,7 @@ class Compiled:
         rows, tokens = ids.shape
         if rows > len(state.lists):  # a text has one beginning for all its rows
             state.lists = state.lists.expand(rows, -1).clone()
-        x = self.embed(ids, start=state.length).contiguous()
+        x = self._embedded(ids, state.length)
         stack = self._extend(state, rows, tokens)
         logits = x.new_empty(rows, tokens, self.vocabulary)
         past = CPast(
@@ -137,6 +138,18 @@ class Compiled:
         if failed:
             raise MemoryError(f"no memory left for a step of {rows * tokens} tokens")
         return logits, state
+
+    def _embedded(self, ids: Tensor, start: int) -> Tensor:
+        """(B, T) -> (B, T, D), as the model embeds; where positions are added, their vectors are computed once."""
+        end, tokens = start + ids.size(1), self.embed.tokens
+        if end > self.places.size(1):
+            room = min(2 * end, getattr(self.embed.positions, "length", 2 * end))
+            if self.network.config.position_concat or end > room:
+                whole: Tensor = self.embed(ids, start=start)
+                return whole.contiguous()
+            self.places = self.embed.positions(torch.zeros(1, room, tokens.dim))
+        placed: Tensor = tokens(ids) + self.places[:, start:end]
+        return placed
 
     def _extend(self, state: State, rows: int, tokens: int) -> CStack:
         """A slot for each new token, at the end of its row's list; and the structure that reaches so far."""

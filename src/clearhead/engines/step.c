@@ -221,17 +221,36 @@ static void softmax(float *scores, int count) {
     for (int j = 0; j < count; j++) scores[j] *= factor;
 }
 
-/* One token: queries q (H, K) look at the slots of a list -> mixed (H, V). The last slot stands `distance` back. */
+typedef float eight __attribute__((vector_size(32), aligned(4)));
+typedef int32_t order __attribute__((vector_size(32)));
+
+static inline float dot(const float *a, const float *b, int size) {
+    eight sum = {0};
+    int i = 0;
+    for (; i + 8 <= size; i += 8) sum += *(const eight *)(a + i) * *(const eight *)(b + i);
+    sum += __builtin_shuffle(sum, (order){4, 5, 6, 7, 0, 1, 2, 3});
+    sum += __builtin_shuffle(sum, (order){2, 3, 0, 1, 6, 7, 4, 5});
+    float all = sum[0] + sum[1];
+    for (; i < size; i++) all += a[i] * b[i];
+    return all;
+}
+
+/* y += weight x */
+static inline void add_weighted(float *y, float weight, const float *x, int size) {
+    int i = 0;
+    for (; i + 8 <= size; i += 8) *(eight *)(y + i) += weight * *(const eight *)(x + i);
+    for (; i < size; i++) y[i] += weight * x[i];
+}
+
+/* One token: queries q (H, K) look at the slots of a list, the last of which is their own place -> mixed (H, V). */
 static void attend(const Attention *a, const float *q, const float *keys, const float *values, const int32_t *list,
-                   int count, int distance, float *scores, float *restrict mixed) {
+                   int count, float *scores, float *restrict mixed) {
     int K = a->key_dim, V = a->value_dim, share = a->heads / a->groups;
     for (int j = 0; j < count; j++) {
         const float *key = keys + (int64_t)list[j] * a->groups * K;
         for (int h = 0; h < a->heads; h++) {
-            const float *query = q + h * K, *own = key + h / share * K;
-            float sum = 0;
-            for (int d = 0; d < K; d++) sum += query[d] * own[d];
-            scores[h * count + j] = sum * a->scale + (a->bias ? a->bias[h * a->positions + distance + count - 1 - j] : 0);
+            float bias = a->bias ? a->bias[h * a->positions + count - 1 - j] : 0;
+            scores[h * count + j] = dot(q + h * K, key + h / share * K, K) * a->scale + bias;
         }
     }
     memset(mixed, 0, sizeof(float) * a->heads * V);
@@ -239,11 +258,7 @@ static void attend(const Attention *a, const float *q, const float *keys, const 
     for (int h = 0; h < a->heads; h++) softmax(scores + h * count, count);
     for (int j = 0; j < count; j++) {
         const float *value = values + (int64_t)list[j] * a->groups * V;
-        for (int h = 0; h < a->heads; h++) {
-            float weight = scores[h * count + j], *into = mixed + h * V;
-            const float *own = value + h / share * V;
-            for (int d = 0; d < V; d++) into[d] += weight * own[d];
-        }
+        for (int h = 0; h < a->heads; h++) add_weighted(mixed + h * V, scores[h * count + j], value + h / share * V, V);
     }
 }
 
@@ -278,7 +293,7 @@ static void attend_self(const Attention *a, const Past *past, int layer, float *
         int seen = past->length - each + t % each + 1;
         int first = past->window && seen > past->window ? seen - past->window : 0;
         const int32_t *list = past->lists + (int64_t)(t / each) * past->stride + first;
-        attend(a, projected + (int64_t)t * (Q + K + V), keys, values, list, seen - first, 0, scores,
+        attend(a, projected + (int64_t)t * (Q + K + V), keys, values, list, seen - first, scores,
                mixed + (int64_t)t * a->heads * a->value_dim);
     }
 }
@@ -291,7 +306,7 @@ static void attend_cross(const Attention *a, const Memory *memory, int layer, co
     for (int t = 0; t < tokens; t++) {
         int sentence = memory->sentence[t / each];
         attend(a, q + (int64_t)t * a->heads * a->key_dim, keys, values, memory->lists + (int64_t)sentence * memory->stride,
-               memory->lengths[sentence], 0, scores, mixed + (int64_t)t * a->heads * a->value_dim);
+               memory->lengths[sentence], scores, mixed + (int64_t)t * a->heads * a->value_dim);
     }
 }
 
