@@ -1,0 +1,107 @@
+"""`GET /v1/models` and `POST /v1/embeddings`: which models there are, and texts as vectors."""
+
+from __future__ import annotations
+
+import base64
+from typing import Literal
+
+import numpy as np
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from clearhead.serve.asking import Asked, ModelName, Serving
+from clearhead.serve.embedding import READERS
+from clearhead.serve.failures import FAILURES, Refused
+from clearhead.serve.generation import Usage
+from clearhead.serve.prompts import Prompt, read_prompts
+from clearhead.serve.registry import Served
+from clearhead.serve.waiting import answers
+
+router = APIRouter(tags=["OpenAI"], responses=FAILURES)
+
+
+class ModelCard(BaseModel):
+    """One model."""
+
+    id: str = Field(examples=["en-es"])
+    object: Literal["model"] = "model"
+    created: int = Field(description="When it was loaded, in seconds since 1970.")
+    owned_by: Literal["clearhead"] = "clearhead"
+    task: str = Field(examples=["translate"])
+
+    @classmethod
+    def of(cls, served: Served) -> ModelCard:
+        """What there is to say of a model."""
+        return cls(id=served.name, created=served.loaded, task=served.task)
+
+
+class ModelList(BaseModel):
+    """All models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelCard]
+
+
+class EmbeddingRequest(Asked):
+    """Texts that are to become vectors."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"model": "words", "input": ["king", "queen"], "encoding_format": "float"}]}
+    )
+
+    model: ModelName
+    input: Prompt = Field(description="A text, texts, token ids, or rows of token ids.")
+    encoding_format: Literal["float", "base64"] = Field("float", description="base64 = the bytes of float32 numbers.")
+    dimensions: int | None = Field(None, ge=1, description="The size of the model's vectors; there is no other.")
+    user: str | None = Field(None, description="Ignored.")
+
+
+class Embedding(BaseModel):
+    """One vector."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingReply(BaseModel):
+    """A vector for each text."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: Usage
+
+
+@router.get("/v1/models", summary="Which models there are")
+async def models(service: Serving) -> ModelList:
+    """Every model of this service, with its task."""
+    return ModelList(data=[ModelCard.of(served) for served in service.models.values()])
+
+
+@router.get("/v1/models/{name}", summary="One model")
+async def model(name: str, service: Serving) -> ModelCard:
+    """The model of a name."""
+    return ModelCard.of(service.find(name))
+
+
+@router.post("/v1/embeddings", summary="Texts as vectors")
+async def embeddings(asked: EmbeddingRequest, request: Request, service: Serving) -> EmbeddingReply:
+    """The mean of what the model makes of the tokens of each text."""
+    served = service.find(asked.model)
+    if served.task not in READERS:
+        raise Refused(400, "wrong_model", f"{served.name} is a model for {served.task}: it has no vectors of texts")
+    rows = await read_prompts(asked.input, served)
+    vectors = await answers(request, served.embed(rows), served.limits.seconds)
+    if asked.dimensions not in (None, len(vectors[0])):
+        raise Refused(400, "invalid_value", f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask so")
+    data = [
+        Embedding(index=index, embedding=vector if asked.encoding_format == "float" else _base64(vector))
+        for index, vector in enumerate(vectors)
+    ]
+    return EmbeddingReply(data=data, model=served.name, usage=Usage.of(sum(map(len, rows))))
+
+
+def _base64(vector: list[float]) -> str:
+    """Little-endian float32, as OpenAI's client reads them."""
+    return base64.b64encode(np.asarray(vector, dtype="<f4").tobytes()).decode("ascii")

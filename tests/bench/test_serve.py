@@ -1,0 +1,100 @@
+"""The load test itself: it must see a wrong answer, an error and a slow client."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from clearhead.bench import serve
+from clearhead.bench.serve import Heard, Measured, crowd, figures, measure, memory, quantile, real_sentences
+from clearhead.errors import ConfigError
+
+WANTED = {"one": frozenset({"uno"}), "two": frozenset({"dos", "Dos"}), "three": frozenset({"tres"})}
+
+
+class Service(BaseHTTPRequestHandler):
+    """Knows two words, and fails at the third."""
+
+    protocol_version = "HTTP/1.1"
+    says = {"one": (200, "uno"), "two": (200, "tres"), "three": (503, "")}  # noqa: RUF012
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status, said = self.says[asked["text"]]
+        self._answer(status, json.dumps({"model": asked["model"], "translation": said}))
+
+    def do_GET(self) -> None:
+        self._answer(200, "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes 12345\n")
+
+    def _answer(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_every_answer_is_checked(address: str) -> None:
+    heard, seconds = crowd(address, "en-es", WANTED, clients=3, seconds=0.2)
+    assert len(heard.times) >= 3  # each client asks at least once, and begins with another sentence
+    assert seconds >= 0.2
+    assert set(heard.wrong) == {("two", "tres")}
+    assert all(error.startswith("503") for error in heard.errors)
+    assert heard.errors
+
+
+def test_nobody_there_is_an_error() -> None:
+    heard, _ = crowd("http://127.0.0.1:9", "en-es", WANTED, clients=1, seconds=0.05)
+    assert heard.errors[0].startswith("ConnectionRefusedError")
+    assert not heard.times
+
+
+def test_all_of_it_is_measured(address: str) -> None:
+    found = measure(address, "en-es", WANTED, clients=2, seconds=0.5)
+    assert found.memory == (12345, 12345)
+    assert memory(address) == 12345
+    assert found.alone_seconds < found.together_seconds
+
+
+def test_figures_say_what_is_missed() -> None:
+    alone, together = Heard(times=[0.1] * 10), Heard([0.2] * 99 + [2.0], [("two", "tres")], ["503: busy"])
+    found = {each.what: each for each in figures(Measured(alone, 1.0, together, 5.0, 7, (100e6, 107e6)))}
+    assert (found["7 clients: errors"].value, found["7 clients: errors"].holds) == (1, False)
+    assert (found["7 clients: wrong answers"].value, found["7 clients: wrong answers"].holds) == (1, False)
+    assert (found["7 clients / one client"].value, found["7 clients / one client"].holds) == (2.0, False)
+    growth = found["memory of the service: growth"]
+    assert (growth.value, growth.holds) == (pytest.approx(7), False)
+    assert found["7 clients: half are answered within"].value == pytest.approx(200)
+
+
+def test_a_quantile_is_in_milliseconds() -> None:
+    assert quantile([number / 1000 for number in range(101)], 99) == pytest.approx(99)
+
+
+def test_sentences_are_real_and_different(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearhead.data.get.origin", lambda _: None)
+    found = real_sentences(17)
+    assert len(set(found)) == 17
+
+
+def test_a_time_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEARHEAD_BENCH_SECONDS", "soon")
+    with pytest.raises(ConfigError, match="CLEARHEAD_BENCH_SECONDS=soon is not a number of seconds"):
+        next(serve.run(peers=False))

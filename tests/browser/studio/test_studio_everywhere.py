@@ -1,0 +1,165 @@
+"""What holds in every view: the tour, saving, light and dark, any size, the keyboard, and texts that stay texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from .conftest import AtHome, Go, settled, until
+
+VIEWS = ["play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train"]
+SAVING = ["play", "heads", "words"]  # those of the page, and one of the package's views
+EVIL = '<img src=x onerror="window.hurt = true"></script><script>window.hurt = true</script>'
+
+
+def test_every_idea_leads_to_a_view_and_shows_its_code(go: Go) -> None:
+    page = go("learn?idea=0")
+    page.wait_for_selector(".st-idea")
+    links = [each.split("#")[1] for each in page.locator(".st-idea a").evaluate_all("all => all.map(one => one.href)")]
+    assert len(links) == 16
+    assert {each.split("?")[0] for each in links} <= set(VIEWS)
+    page.locator(".st-code summary").nth(0).click()
+    page.locator(".st-code summary").nth(2).click()
+    assert "def scaled_dot(" in page.locator(".st-code pre").nth(2).inner_text()
+    page.reload()
+    page.wait_for_selector(".st-code[open]")
+    assert page.locator(".st-code[open] summary").inner_text().startswith("The code: nn/scores.py")
+    page.locator(".st-idea a").nth(3).click()
+    page.wait_for_selector(".ch-steps h2")
+    assert page.locator("nav [aria-current]").inner_text() == "Steps"
+
+
+def test_the_tour_leads_through_ten_stops(go: Go) -> None:
+    page = go("learn?")
+    page.get_by_role("link", name="Take the tour").click()
+    seen = []
+    for stop in range(1, 11):
+        until(page, f"document.querySelector('.st-tour')?.innerText.includes('Stop {stop} of 10')")
+        page.wait_for_selector(".ch-figure > *, .st-hint")
+        seen.append(page.locator("nav [aria-current]").inner_text())
+        page.locator(".st-tour .st-go").click()
+    page.wait_for_selector(".st-ideas")
+    assert set(seen) == {"Play", "Heads", "Steps", "What if", "Positions", "Beam", "Image", "Words"}
+    assert page.locator(".st-tour").count() == 0
+
+
+def test_the_tour_can_be_left(go: Go) -> None:
+    page = go("positions?tour=6")
+    page.get_by_role("button", name="Leave the tour").click()
+    assert page.locator(".st-tour").count() == 0
+    assert "tour" not in page.url
+
+
+@pytest.mark.parametrize("view", SAVING)
+def test_it_saves_a_drawing_a_picture_and_its_data(go: Go, tmp_path: Path, view: str) -> None:
+    page = go(view)
+    page.wait_for_selector(".ch-saving")
+    settled(page)
+    for kind, head in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("JSON", b"{")):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Save as {kind}").first.click()
+        file = tmp_path / waiting.value.suggested_filename
+        waiting.value.save_as(file)
+        assert file.read_bytes().startswith(head)
+    assert json.loads(file.read_text(encoding="utf-8"))["format"].startswith("clearhead-")
+
+
+NARROW = "[document.documentElement, document.getElementById('view')].every(e => e.scrollWidth <= e.clientWidth)"
+PAPER = "getComputedStyle(document.body).backgroundColor"
+CONTROLS = "button, input, select, textarea, a, [role=button], [tabindex='0']"
+NAMELESS = """all => all.filter(one => !one.hidden && one.type !== "file" &&
+  !(one.getAttribute("aria-label") || one.innerText?.trim() || one.closest("label")?.innerText)
+).map(one => one.outerHTML)"""
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_it_fits_any_window_in_light_and_dark_and_names_its_controls(go: Go, view: str) -> None:
+    page = go(view)
+    settled(page)
+    for width, height in ((1280, 720), (700, 800), (2560, 1440)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(50)
+        assert page.evaluate(NARROW)
+    assert page.evaluate(PAPER) == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(PAPER) == "rgb(18, 21, 27)"
+    assert page.locator(CONTROLS).evaluate_all(NAMELESS) == []
+    assert page.locator("h1").count() == 1
+
+
+def test_light_or_dark_is_remembered(go: Go) -> None:
+    page = go("learn?")
+    page.get_by_label("Light or dark").select_option("dark")
+    assert page.evaluate(PAPER) == "rgb(18, 21, 27)"
+    page.reload()
+    page.wait_for_selector(".st-idea")
+    assert page.evaluate(PAPER) == "rgb(18, 21, 27)"
+    page.get_by_label("Light or dark").select_option("")
+    assert page.evaluate(PAPER) == "rgb(255, 255, 255)"
+
+
+def test_the_keyboard_reaches_the_view_past_the_links(go: Go) -> None:
+    page = go("heads")
+    settled(page)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.innerText") == "To the view"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") == "SELECT"
+    assert page.url.split("#")[1].startswith("heads")
+
+
+def test_a_view_takes_the_text_along(go: Go) -> None:
+    page = go("heads?text=The+dog+sees+the+cat.")
+    settled(page)
+    page.get_by_role("link", name="Beam").click()
+    page.wait_for_selector(".ch-beam h2")
+    assert page.locator(".ch-beam h2").inner_text() == "The dog sees the cat."
+    page.get_by_role("link", name="Words").click()
+    page.wait_for_selector(".ch-word-map h2")
+    page.go_back()
+    page.wait_for_selector(".ch-beam h2")
+
+
+def test_an_unknown_link_opens_the_first_view(go: Go) -> None:
+    page = go("nonsense?at={{{&model=nobody")
+    page.wait_for_selector(".st-written")
+    assert page.locator("h1").inner_text() == "Play"
+
+
+@pytest.mark.parametrize("view", ["play", "steps", "what-if", "words"])
+def test_no_text_of_a_link_becomes_markup(go: Go, at_home: AtHome, view: str) -> None:
+    at_home.forgiven = "status of 400"
+    names = ("text", "words", "word", "sum", "at", "kind", "feature", "layer", "runs", "upload", "off")
+    page = go(f"{view}?{'&'.join(f'{name}={quote(EVIL)}' for name in names)}")
+    page.wait_for_selector("main .st-view > *")
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("img, main script").count() == 0
+
+
+def test_script_from_elsewhere_does_not_run(go: Go, at_home: AtHome) -> None:
+    page = go("learn?")
+    page.wait_for_selector(".st-idea")
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.hurt = 1'}))"
+    )
+    assert page.evaluate("window.hurt") is None
+    at_home.forgiven = "Content Security Policy"
+    assert any(at_home.forgiven in said for said in at_home.said)
+
+
+def test_a_server_that_is_gone_is_said(go: Go, at_home: AtHome) -> None:
+    at_home.forgiven = "ERR_FAILED"
+    page = go("heads")
+    settled(page)
+    page.route("**/look", lambda route: route.abort())
+    page.get_by_role("button", name="Look", exact=True).click()
+    page.wait_for_selector(".st-trouble:not([hidden])")
+    assert "does not answer" in page.get_by_role("alert").inner_text()
+    page.unroute("**/look")
+    page.get_by_role("button", name="Look", exact=True).click()
+    page.wait_for_selector(".st-trouble", state="hidden")

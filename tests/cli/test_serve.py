@@ -1,0 +1,120 @@
+"""`clearhead serve` as a user starts and stops it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearhead.cli.main import _run
+
+
+@contextmanager
+def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    command = [sys.executable, "-m", "clearhead", "serve", *words, "--port", "0", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    said = ""
+    while not said.endswith("}\n"):
+        said += process.stdout.readline()
+    yield process, json.loads(said)
+    process.kill()
+    process.communicate()
+
+
+def ask(address: str, route: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(address + route, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def test_it_serves_several_models_and_finishes_what_it_began() -> None:
+    with served("vectors=words", "shakespeare") as (process, said):
+        assert said["models"] == ["vectors", "shakespeare"]
+        found = ask(said["address"], "/words", {"model": "vectors", "question": "neighbours", "words": ["king"]})
+        assert len(found["found"]) == 10
+        long = {"model": "shakespeare", "prompt": "ROMEO:", "max_tokens": 90, "seed": 1}
+        answers: list[Any] = []
+        client = threading.Thread(target=lambda: answers.append(ask(said["address"], "/v1/completions", long)))
+        client.start()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        client.join()
+        assert answers[0]["usage"]["completion_tokens"] == 90
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        with pytest.raises(OSError, match="refused"):
+            ask_once(said["address"])
+
+
+def ask_once(address: str) -> None:
+    host, port = address.removeprefix("http://").split(":")
+    socket.create_connection((host, int(port)))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["words", "--host", "0.0.0.0"],
+            "--host 0.0.0.0 opens the service to other machines: give it a --token",
+        ),
+        (["words", "--token", ""], "the token is empty or has characters that no HTTP header carries; choose another"),
+        (["words", "--token", "schlüssel"], "the token is empty or has characters that no HTTP header carries"),
+        (["words", "words", "--port", "0"], "two models are called words; call one of them otherwise: NAME=words"),
+        (["wrds", "--port", "0"], "no such run directory or model: wrds; did you mean words?"),
+        (["words", "--host", "203.0.113.7", "--token", "x"], "cannot listen on 203.0.113.7, port 8000: "),
+    ],
+)
+def test_a_mistake_is_one_sentence(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["serve", *words], debug=False) == 2
+    assert capsys.readouterr().err.startswith(f"clearhead: {sentence}")
+
+
+def test_a_port_that_is_taken_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        assert _run(["serve", "words", "--port", str(port)], debug=False) == 2
+    assert capsys.readouterr().err == (
+        f"clearhead: cannot listen on 127.0.0.1, port {port}: Address already in use; choose another\n"
+    )
+
+
+def test_the_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    from clearhead.serve import server
+
+    places: list[server.Place] = []
+    monkeypatch.setattr(server, "run", lambda _service, place, _listening: places.append(place))
+    monkeypatch.setenv("CLEARHEAD_TOKEN", "open sesame")
+    assert (
+        _run(["serve", "words", "--host", "0.0.0.0", "--port", "0", "--allow-host", "Model.example"], debug=False) == 0
+    )
+    assert places[0].token == "open sesame"
+    assert places[0].access.hosts >= {"localhost", "model.example"}
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in [each for each in sys.modules if each.startswith("clearhead.serve")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    assert _run(["serve", "words"], debug=False) == 2
+    assert capsys.readouterr().err == "clearhead: serving needs fastapi: pip install 'clearhead[studio]'\n"
+
+
+def test_help_needs_neither_torch_nor_fastapi() -> None:
+    code = "import sys, clearhead.cli.main; sys.exit(any(m in sys.modules for m in ('torch', 'fastapi', 'uvicorn')))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    assert subprocess.run([sys.executable, "-c", code], check=False, env=environment).returncode == 0

@@ -1,0 +1,66 @@
+"""Where a service listens, and what the system lets it open."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from clearhead.errors import ConfigError
+from clearhead.serve.registry import Service
+from clearhead.serve.server import Place, allow_connections
+
+
+def test_only_this_machine_needs_no_token() -> None:
+    for host in ("127.0.0.1", "localhost", "::1"):
+        assert Place(host).access.token is None
+    for host in ("0.0.0.0", "192.168.1.7", "::", "example.org"):
+        with pytest.raises(ConfigError, match=f"--host {host} opens the service to other machines"):
+            Place(host)
+        assert Place(host, token="x").access.token == "x"
+
+
+def test_an_address_names_the_port_that_was_free() -> None:
+    place = Place(port=0)
+    with place.listen() as listening:
+        assert place.address(listening) == f"http://127.0.0.1:{listening.getsockname()[1]}"
+        taken = Place(port=listening.getsockname()[1])
+        with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1, port \d+: Address already in use"):
+            taken.listen()
+
+
+def test_a_name_that_nobody_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise OSError(socket.EAI_NONAME, "Name or service not known (while attempting to bind)")
+
+    monkeypatch.setattr(socket, "create_server", unknown)
+    with pytest.raises(ConfigError, match=r"cannot listen on no\.such, port 8000: there is no such address; choose"):
+        Place("no.such", token="x").listen()
+
+
+def test_connections_are_allowed_as_far_as_the_system_permits() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        allow_connections(soft + 7)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(soft + 107, hard), hard)
+        allow_connections(3)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(soft + 107, hard), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_models_are_called_by_their_directory_or_as_said(runs: list[str], tmp_path: Path) -> None:
+    vectors = next(run for run in runs if run.endswith("vectors"))
+    service = Service.load([vectors, f"other={vectors}"])
+    assert list(service.models) == ["vectors", "other"]
+    service.close()
+    odd = tmp_path / "rate=0.1"
+    shutil.copytree(vectors, odd)
+    service = Service.load([str(odd), f"odd={odd}"])
+    assert list(service.models) == ["rate=0.1", "odd"]
+    service.close()
+    with pytest.raises(ConfigError, match="two models are called vectors; call one of them otherwise: NAME="):
+        Service.load([vectors, f"vectors={vectors}"])

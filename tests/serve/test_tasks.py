@@ -1,0 +1,129 @@
+"""Every route answers what the model says without a service."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from clearhead.api import Model
+from clearhead.serve.pictures import read_pixels
+
+from .setting import WORDS, png, sentences
+
+Of = Callable[[str], Model]
+
+
+def post(client: TestClient, route: str, status: int = 200, **body: Any) -> Any:
+    answer = client.post(route, json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json() if status == 200 else answer.json()["error"]["message"]
+
+
+def test_one_text_is_translated_to_one_and_several_to_several(client: TestClient, model: Of) -> None:
+    texts = sentences(7)
+    wanted = model("translator").translate(texts)
+    one = post(client, "/translate", model="translator", text=texts[0], n_best=3)
+    assert one["translation"] == wanted[0] == one["candidates"][0]["text"]
+    assert len(one["candidates"]) == 3
+    scores = [each["score"] for each in one["candidates"]]
+    assert scores == sorted(scores, reverse=True)
+    several = post(client, "/translate", model="translator", text=texts)
+    assert several["translation"] == wanted
+    assert len(set(wanted)) > 3
+
+
+def test_the_settings_of_a_search_count(client: TestClient, model: Of) -> None:
+    text = sentences(1, seed=8)[0]
+    found = post(client, "/translate", model="translator", text=text, beams=1)
+    assert found["translation"] == model("translator").translate(text, beams=1)
+    sentence = post(client, "/translate", 400, model="translator", text=text, beams=2, n_best=3)
+    assert sentence == "n_best=3 hypotheses need as many beams, and beams=2"
+
+
+def test_a_text_is_classified(client: TestClient, model: Of) -> None:
+    wanted = model("critic").classify("a small red door")
+    found = post(client, "/classify", model="critic", text="a small red door")
+    assert found == {"model": "critic", "label": wanted.label, "probabilities": wanted.probabilities}
+    assert post(client, "/classify", 400, model="critic") == "text: critic reads a text, and there is none"
+
+
+def test_an_image_is_classified_as_base64_as_data_url_and_as_upload(client: TestClient, model: Of) -> None:
+    content = png()
+    wanted = model("eyes").classify(read_pixels(model("eyes"), content, most=1000))
+    encoded = base64.b64encode(content).decode()
+    for image in (encoded, f"data:image/png;base64,{encoded}"):
+        assert post(client, "/classify", model="eyes", image=image)["probabilities"] == wanted.probabilities
+    form = client.post("/classify", data={"model": "eyes"}, files={"image": ("../../x.png", content, "image/png")})
+    assert form.json() == {"model": "eyes", "label": wanted.label, "probabilities": wanted.probabilities}
+    other = post(client, "/classify", model="eyes", image=base64.b64encode(png(seed=4)).decode())
+    assert other["probabilities"] != wanted.probabilities
+    assert post(client, "/classify", 400, model="eyes", text="7") == "image: eyes reads an image, and there is none"
+
+
+def test_an_image_is_captioned(client: TestClient, model: Of) -> None:
+    content = png(10, 10, "L")
+    wanted = model("painter").caption(read_pixels(model("painter"), content, most=1000))
+    encoded = base64.b64encode(content).decode()
+    assert post(client, "/caption", model="painter", image=encoded) == {"model": "painter", "caption": wanted}
+
+
+def test_neighbours_and_analogies(client: TestClient, model: Of) -> None:
+    found = post(client, "/words", model="vectors", question="neighbours", words=["bread"], count=3)
+    assert [(each["word"], each["near"]) for each in found["found"]] == model("vectors").neighbours("bread", 3)
+    asked = ["bread", "water", "house"]
+    found = post(client, "/words", model="vectors", question="analogy", words=asked, count=2, measure="dot")
+    assert [(each["word"], each["near"]) for each in found["found"]] == model("vectors").analogy(*asked, 2, "dot")
+    sentence = post(client, "/words", 400, model="vectors", question="analogy", words=["bread"])
+    assert sentence == "words: analogy takes 3 and not 1 words"
+    sentence = post(client, "/words", 400, model="vectors", question="neighbours", words=["bred"])
+    assert "'bred' is not among the" in sentence
+    assert sentence.endswith("did you mean bread?")
+
+
+@pytest.mark.parametrize("name", ["translator", "writer", "recurrent", "masked", "critic"])
+def test_a_look_is_what_the_model_shows(client: TestClient, model: Of, name: str) -> None:
+    text = WORDS[:23]
+    wanted = model(name).look(text).to_json()
+    assert post(client, "/look", model=name, text=text) == json.loads(json.dumps(wanted))
+
+
+def test_a_look_with_a_target_while_writing_and_at_an_image(client: TestClient, model: Of) -> None:
+    seen = post(client, "/look", model="translator", text="we are eating", target="the old house", full=True)
+    assert seen["tokens"]["decoder"] == ["[START]", "the", "old", "house"]
+    assert {"weights", "scores", "q", "k", "v"} <= seen["attention"]["decoder.cross"].keys()
+    seen = post(client, "/look", model="writer", text="ab", generate=True, max_tokens=5)
+    assert len(seen["tokens"]["decoder"]) == 2 + 5 - 1
+    image = base64.b64encode(png()).decode()
+    seen = post(client, "/look", model="eyes", image=image)
+    assert np.array(seen["attention"]["encoder.self"]["weights"]).shape == (2, 3, 26, 26)
+
+
+def test_what_is_too_long_to_look_into_is_refused(client: TestClient) -> None:
+    sentence = post(client, "/look", 400, model="writer", text="a" * 201)
+    assert sentence == "201 tokens are too many to look into; 200 at most"
+    assert "has one vector for each word" in post(client, "/look", 400, model="vectors", text="bread")
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "sentence"),
+    [
+        ("/translate", {"model": "eyes", "text": "a"}, "eyes is a model for vision: it can classify, not translate"),
+        ("/classify", {"model": "writer", "text": "a"}, "writer is a model for lm: it can generate, not classify"),
+        ("/caption", {"model": "eyes", "image": ""}, "eyes is a model for vision: it can classify, not caption"),
+        ("/v1/completions", {"model": "masked", "prompt": "a"}, "masked fills in masked tokens: it cannot go on from"),
+        ("/v1/embeddings", {"model": "eyes", "input": "a"}, "eyes is a model for vision: it has no vectors of texts"),
+        ("/translate", {"model": "translator", "text": []}, "there is nothing to answer: the list is empty"),
+        ("/translate", {"model": "translator", "text": ["a"] * 129}, "129 texts are more than the 128 of one request"),
+        ("/translate", {"model": "translator", "text": "a" * 2001}, "a text has 2,001 characters, where 2,000 are"),
+        ("/translate", {"model": "translator"}, "text: field required"),
+        ("/translate", {"model": "translator", "text": "a", "beam": 2}, "beam: extra inputs are not permitted"),
+    ],
+)
+def test_a_mistake_is_one_sentence(client: TestClient, route: str, body: dict[str, Any], sentence: str) -> None:
+    assert post(client, route, 400, **body).startswith(sentence)
