@@ -106,12 +106,13 @@ def test_the_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch
     assert places[0].access.hosts >= {"localhost", "model.example"}
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in [each for each in sys.modules if each.startswith("clearhead.serve")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "fastapi", None)
-    assert _run(["serve", "words"], debug=False) == 2
-    assert capsys.readouterr().err == "clearhead: serving needs fastapi: pip install 'clearhead[studio]'\n"
+def test_what_is_missing_is_named() -> None:
+    code = "import sys; sys.modules['fastapi'] = None; from clearhead.cli.main import main; main()"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    command = [sys.executable, "-c", code, "serve", "words"]
+    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "clearhead: serving needs fastapi: pip install 'clearhead[studio]'\n"
 
 
 def test_help_needs_neither_torch_nor_fastapi() -> None:
