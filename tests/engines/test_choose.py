@@ -89,24 +89,6 @@ def test_the_loss_of_int8_is_said_once_for_few_and_once_for_many() -> None:
     assert " of 32 texts" in said[1]
 
 
-def test_threads_are_chosen_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
-    from clearhead.engines import threads
-
-    clock = iter(range(1000))
-    slow = {1: 5, 4: 1}  # with four threads a step takes less
-    now = [0.0]
-    monkeypatch.setattr(threads.time, "perf_counter", lambda: now[0])
-    found = threads.Threads(most=4)
-    for _ in range(2 * threads.TRIALS):
-        with found.chosen(rows=9) as number:
-            now[0] += slow[number]
-            next(clock)
-    with found.chosen(rows=9) as number:
-        assert number == 4
-    with found.chosen(rows=100) as number:  # another size is tried anew
-        assert number == 1
-
-
 def test_a_run_folder_is_not_needed(tmp_path: Path) -> None:
     engines = Engines(make(), folder=tmp_path / "ct2")
     assert engines.write_all([], SPECIAL, Settings()) == []

@@ -120,7 +120,7 @@ def generate(
     }
     loaded = clearhead.load(model, engine, int8)
     pieces = loaded.generate(prompt, max_tokens=max_tokens, stream=True, stops=stop or (), cache=cache, **settings)
-    if window := loaded.window(len(prompt) + max_tokens, cache):
+    if window := loaded.window(len(loaded.tokenizer.encode(prompt)) + max_tokens, cache):
         size = loaded.cache_bytes(window) / 1e6
         notes()(
             f"the model looks back at the last {window} tokens; its cache holds {size:.1f} MB, however long the text"
