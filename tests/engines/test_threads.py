@@ -11,9 +11,9 @@ def test_threads_are_chosen_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads.time, "perf_counter", lambda: now[0])
     found = threads.Threads(most=4)
     for _ in range(2 * threads.TRIALS):
-        with found.chosen(rows=9) as number:
-            now[0] += slow[number]
-    with found.chosen(rows=9) as number:
-        assert number == 4
-    with found.chosen(rows=100) as number:  # another size is tried anew
-        assert number == 1
+        with found.chosen(rows=9) as trial:
+            now[0] += slow[trial.threads]
+    with found.chosen(rows=9) as trial:
+        assert trial.threads == 4
+    with found.chosen(rows=100) as trial:  # another size is tried anew
+        assert trial.threads == 1

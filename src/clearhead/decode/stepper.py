@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from clearhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from clearhead.decode.hypothesis import Hypothesis
+    from clearhead.decode.plan import Prompts
+    from clearhead.decode.settings import Settings
 
 CHUNK = 512  # tokens of a prompt that are read at once
 
@@ -39,6 +44,15 @@ class Ranking(Stepper, Protocol):
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """What `best` below gives."""
+        ...
+
+
+@runtime_checkable
+class Searching(Stepper, Protocol):
+    """A model that can write whole texts by itself, the same ones that `write` would."""
+
+    def search(self, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
+        """What `write` gives, or none where the settings ask for something that it does not know."""
         ...
 
 

@@ -20,7 +20,7 @@ from clearhead.decode.plan import Plan, Prompts
 from clearhead.decode.rules import follow, only, rules_of
 from clearhead.decode.sampling import chooser
 from clearhead.decode.settings import Settings
-from clearhead.decode.stepper import Stepper, move, read
+from clearhead.decode.stepper import Searching, Stepper, move, read
 from clearhead.errors import ConfigError
 
 
@@ -36,6 +36,8 @@ class Token:
 
 def write(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
     """Go on from each prompt until the stop token or the longest length: the hypotheses of each row, the best first."""
+    if isinstance(model, Searching) and (found := model.search(state, prompts, settings)) is not None:
+        return found
     if settings.beams > 1:
         return beam_search(model, state, prompts, settings)
     written: list[list[Token]] = [[] for _ in prompts.ids]

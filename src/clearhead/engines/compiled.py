@@ -1,4 +1,4 @@
-"""The engine `compiled`: the steps of a Transformer as native code. Reading the source stays with the model.
+"""The engine `compiled`: a Transformer as native code, one step after the other or a whole search at once.
 
 Keys and values lie in slots, one for each token that any row has read, and each row has a list of its slots. To reorder
 rows is to reorder these lists: no key is ever moved.
@@ -16,8 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.decode.hypothesis import Hypothesis
+from clearhead.decode.plan import Prompts
+from clearhead.decode.settings import Settings
 from clearhead.engines.layout import CMemory, CPast, CStack, Layout, unsupported
+from clearhead.engines.reading import Reader, Source, can_read
+from clearhead.engines.search import search
 from clearhead.engines.threads import Threads
+from clearhead.engines.vectors import Vectors
 from clearhead.models.assemble import TokenInput, smaller
 from clearhead.models.lm import LanguageModel, MaskedLanguageModel
 from clearhead.models.seq2seq import AttentionWriter
@@ -44,16 +50,6 @@ class Pool:
         return first
 
 
-@dataclass(frozen=True)
-class Source:
-    """What the rows look at across."""
-
-    keys: Tensor  # (L, N × S, G × K)
-    values: Tensor  # (L, N × S, G × V)
-    lists: Tensor  # (N, S) int32, the slots of each sentence
-    lengths: Tensor  # (N,) int32, how many of them are real
-
-
 @dataclass
 class State:
     """What is known between two steps."""
@@ -66,6 +62,14 @@ class State:
     source: Source | None = None
     sentence: Tensor | None = None  # (B,) int32, which sentence a row is about
 
+    def memory(self) -> CMemory | None:
+        """The structure of what is looked at across."""
+        source, sentence = self.source, self.sentence
+        if source is None or sentence is None:
+            return None
+        parts = (source.keys, source.values, source.lists, source.lengths, sentence)
+        return CMemory(*(x.data_ptr() for x in parts), source.keys.size(1), source.lists.size(1))
+
 
 class Compiled:
     """A model whose steps are native code; a Stepper like the model itself."""
@@ -73,14 +77,15 @@ class Compiled:
     def __init__(self, network: AttentionWriter | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
         self.network, self.library, self.threads = network, library, Threads()
         self.stack: Encoder | Decoder
-        self.embed: TokenInput
+        embed: TokenInput
         if isinstance(network, AttentionWriter):
-            self.stack, self.embed = network.decoder, network.target
+            self.stack, embed = network.decoder, network.target
         else:
-            self.stack, self.embed = network.stack, network.tokens
-        self.layout = Layout(self.stack, network.output.linear, library.width(), int8)
+            self.stack, embed = network.stack, network.tokens
+        self.layout = Layout(self.stack, network.output.linear, library.clearhead_width(), int8)
         self.vocabulary = network.output.linear.out_features
-        self.places = torch.empty(1, 0, 0)  # (1, positions, D) what is added to a token's vector
+        self.vectors = Vectors(embed, concatenated=network.config.position_concat)
+        self.reader = Reader(network, self.layout, library, int8) if can_read(network) else None
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Those of the model."""
@@ -94,18 +99,16 @@ class Compiled:
         pool, window = Pool(keys, values), smaller(self.network.config.window, window)
         if not isinstance(self.network, AttentionWriter):
             return State(pool, torch.empty(1, 64, dtype=torch.int32), window)
-        memory, real = self.network.encode(*source)
-        rows = len(memory)
-        return State(
-            pool,
-            torch.empty(rows, 64, dtype=torch.int32),
-            window,
-            source=self._source(memory, real.squeeze(1)),
-            sentence=torch.arange(rows, dtype=torch.int32),
-        )
+        found = None if self.reader is None else self.reader.read(*source)
+        found = self._read(*source) if found is None else found
+        rows = len(found.lists)
+        lists = torch.empty(rows, 64, dtype=torch.int32)
+        return State(pool, lists, window, source=found, sentence=torch.arange(rows, dtype=torch.int32))
 
-    def _source(self, memory: Tensor, real: Tensor) -> Source:
-        """memory (N, S, D), of which some is real (N, S): keys and values of every layer, computed once."""
+    def _read(self, *source: Tensor) -> Source:
+        """The model reads: keys and values of every layer, computed once."""
+        memory, real = self.network.encode(*source)  # type: ignore[operator]  # (N, S, D), (N, 1, S)
+        real = real.squeeze(1)
         both = [block.cross_attention.keys_and_values(memory) for block in self.stack.blocks]  # type: ignore[union-attr, operator]
         keys, values = (torch.stack([join_heads(x).flatten(0, 1) for x in each]) for each in zip(*both, strict=True))
         slots = torch.arange(real.numel(), dtype=torch.int32).view(real.shape)
@@ -118,7 +121,7 @@ class Compiled:
         rows, tokens = ids.shape
         if rows > len(state.lists):  # a text has one beginning for all its rows
             state.lists = state.lists.expand(rows, -1).clone()
-        x = self._embedded(ids, state.length)
+        x = self.vectors.of(ids, state.length)
         stack = self._extend(state, rows, tokens)
         logits = x.new_empty(rows, tokens, self.vocabulary)
         past = CPast(
@@ -131,25 +134,14 @@ class Compiled:
             state.first,
             state.window or 0,
         )
-        structures = (ctypes.byref(stack), ctypes.byref(past), _memory(state))
+        memory = state.memory()
+        structures = (ctypes.byref(stack), ctypes.byref(past), None if memory is None else ctypes.byref(memory))
         numbers = (ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(logits.data_ptr()))
-        with self.threads.chosen(rows * tokens) as threads:
-            failed = self.library.step(*structures, *numbers, rows, rows * tokens, threads)
+        with self.threads.chosen(rows * tokens) as trial:
+            failed = self.library.clearhead_step(*structures, *numbers, rows, rows * tokens, 0, trial.threads)
         if failed:
             raise MemoryError(f"no memory left for a step of {rows * tokens} tokens")
         return logits, state
-
-    def _embedded(self, ids: Tensor, start: int) -> Tensor:
-        """(B, T) -> (B, T, D), as the model embeds; where positions are added, their vectors are computed once."""
-        end, tokens = start + ids.size(1), self.embed.tokens
-        if end > self.places.size(1):
-            room = min(2 * end, getattr(self.embed.positions, "length", 2 * end))
-            if self.network.config.position_concat or end > room:
-                whole: Tensor = self.embed(ids, start=start)
-                return whole.contiguous()
-            self.places = self.embed.positions(torch.zeros(1, room, tokens.dim))
-        placed: Tensor = tokens(ids) + self.places[:, start:end]
-        return placed
 
     def _extend(self, state: State, rows: int, tokens: int) -> CStack:
         """A slot for each new token, at the end of its row's list; and the structure that reaches so far."""
@@ -169,8 +161,12 @@ class Compiled:
         values, total = logits.new_empty(rows, count), logits.new_empty(rows)
         tokens = torch.empty(rows, count, dtype=torch.int64)
         addresses = map(ctypes.c_void_p, (values.data_ptr(), tokens.data_ptr(), total.data_ptr()))
-        self.library.best(ctypes.c_void_p(logits.data_ptr()), rows, size, count, *addresses)
+        self.library.clearhead_best(ctypes.c_void_p(logits.data_ptr()), rows, size, count, *addresses, 1)
         return values, tokens, total
+
+    def search(self, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
+        """Whole texts without Python between their tokens, or none where the settings ask for more than that."""
+        return search(self, state, prompts, settings)
 
     def reorder(self, state: State, rows: Tensor) -> State:
         """Row i becomes what row rows[i] was."""
@@ -186,15 +182,6 @@ def reasons_against(network: Any) -> list[str]:
     if first.device.type != "cpu" or first.dtype != torch.float32:
         return [f"it computes in {first.dtype} on {first.device}"]
     return list(unsupported(network.decoder if isinstance(network, AttentionWriter) else network.stack))
-
-
-def _memory(state: State) -> Any:
-    """The structure of what is looked at, or nothing."""
-    source, sentence = state.source, state.sentence
-    if source is None or sentence is None:
-        return None
-    parts = (source.keys, source.values, source.lists, source.lengths, sentence)
-    return ctypes.byref(CMemory(*(x.data_ptr() for x in parts), source.keys.size(1), source.lists.size(1)))
 
 
 def _forget(state: State, window: int) -> None:

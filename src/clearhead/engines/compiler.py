@@ -22,6 +22,7 @@ FLAGS = (
     *("-O3", "-march=native", "-shared", "-fPIC"),
     *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math"),  # sums in any order
 )
+SOURCES = ("step.c", "search.c")
 PATIENCE = 120  # seconds for a compiler
 
 
@@ -37,10 +38,8 @@ def native() -> ctypes.CDLL | None:
     path = _path()
     if path is None:
         return None
-    if not path.exists():
-        source = files("clearhead.engines").joinpath("step.c").read_text(encoding="utf-8")
-        if not any(_compile(source, path, threads) for threads in (("-fopenmp",), ())):
-            return None
+    if not path.exists() and not any(_compile(_source(), path, threads) for threads in (("-fopenmp",), ())):
+        return None
     return _opened(path)
 
 
@@ -57,10 +56,14 @@ def _path() -> Path | None:
     compiler = _compiler()
     if compiler is None:
         return None
-    source = files("clearhead.engines").joinpath("step.c").read_bytes()
-    known = [source, *(flag.encode() for flag in FLAGS), _version(compiler).encode(), _processor().encode()]
-    name = hashlib.sha256(b"\0".join(known)).hexdigest()[:20]
+    known = "\0".join([_source(), *FLAGS, _version(compiler), _processor()])
+    name = hashlib.sha256(known.encode()).hexdigest()[:20]
     return cache_folder("engines") / f"step-{name}.so"
+
+
+def _source() -> str:
+    """All files as one: a step, then the searches that are made of steps."""
+    return "\n".join(files("clearhead.engines").joinpath(name).read_text(encoding="utf-8") for name in SOURCES)
 
 
 def _compiler() -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_void_p
 from threading import Lock
 
 import torch
@@ -63,6 +63,7 @@ class CAttention(ctypes.Structure):
     _fields_ = (
         ("project", CLinear),
         ("output", CLinear),
+        ("source", CLinear),
         ("sin", c_void_p),
         ("cos", c_void_p),
         ("bias", c_void_p),
@@ -135,15 +136,49 @@ class CMemory(ctypes.Structure):
     )
 
 
+class CInput(ctypes.Structure):
+    """From tokens to vectors."""
+
+    _fields_ = (("table", c_void_p), ("places", c_void_p), ("scale", c_float))
+
+
+class COrder(ctypes.Structure):
+    """What is to be searched for."""
+
+    _fields_ = (
+        ("prompts", c_void_p),
+        ("longest", c_void_p),
+        ("penalty", c_double),
+        ("sentences", c_int32),
+        ("prompt", c_int32),
+        ("beams", c_int32),
+        ("wanted", c_int32),
+        ("stop", c_int32),
+        ("threads", c_int32),
+    )
+
+
+class CTexts(ctypes.Structure):
+    """What is found."""
+
+    _fields_ = (
+        ("tokens", c_void_p),
+        ("own", c_void_p),
+        ("scores", c_void_p),
+        ("lengths", c_void_p),
+        ("room", c_int32),
+    )
+
+
 class Layout:
     """The structures of one model, and the memory that they point to."""
 
-    def __init__(self, stack: Encoder | Decoder, output: nn.Linear, width: int, int8: bool = False):
+    def __init__(self, stack: Encoder | Decoder, output: nn.Linear | None, width: int, int8: bool = False):
         self.panel, self.int8 = 2 * width, int8
         self.kept: list[object] = []
         self.layers: list[MultiHeadAttention] = [block.self_attention for block in stack.blocks]  # type: ignore[misc]
         self.blocks = (CBlock * len(stack.blocks))(*(self._block(block) for block in stack.blocks))
-        self.last, self.output = self._norm(stack.norm), self._linear(output)
+        self.last, self.output = self._norm(stack.norm), CLinear() if output is None else self._linear(output)
         self.positions, self._lock = 0, Lock()
         self.stack = self.reach(64)
 
@@ -168,13 +203,13 @@ class Layout:
         return CStack(blocks, self.last, self.output, len(blocks), self.layers[0].dim)
 
     def _tables(self, layer: MultiHeadAttention, length: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """sin and cos (T, K/2) of rotary positions, and the bias (H, T) of each distance."""
+        """sin and cos (T, K/2) of rotary positions, and the bias (H, 2T - 1) of each distance, from -(T - 1) on."""
         if isinstance(layer.relative, Rotary):
             return *layer.relative.waves(0, length), None
         if layer.relative.bias is None:
             return None, None, None
-        back = layer.relative.bias(torch.tensor([length - 1]), torch.arange(length - 1, -1, -1))  # (H, 1, T)
-        return None, None, back.squeeze(1)
+        keys = torch.arange(2 * length - 2, -1, -1)
+        return None, None, layer.relative.bias(torch.tensor([length - 1]), keys).squeeze(1)  # of (H, 1, 2T - 1)
 
     def _block(self, block: nn.Module) -> CBlock:
         crosses = isinstance(block, DecoderBlock)
@@ -187,13 +222,14 @@ class Layout:
         return CBlock(*around, own, cross, feed)
 
     def _attention(self, layer: MultiHeadAttention, crosses: bool = False) -> CAttention:
-        """Queries, keys and values by one product; across, the keys and values are computed when the source is read."""
+        """Queries, keys and values by one product; across, keys and values by another, when the source is read."""
         parts = [layer.query] if crosses else [layer.query, layer.key, layer.value]
         assert isinstance(layer.kernel, Fused)
         scale = layer.kernel.scales[layer.kernel.score]
         return CAttention(
             project=self._linear(*parts),
             output=self._linear(layer.output),
+            source=self._linear(layer.key, layer.value) if crosses else CLinear(),
             heads=layer.heads,
             groups=layer.kv_heads,
             key_dim=layer.key_dim,

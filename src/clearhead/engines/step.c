@@ -1,4 +1,5 @@
-/* One step of writing, for every stack of the lectures' blocks: what nn/block.py says, without Python between its parts.
+/* Reading a source and one step of writing, for every stack of the lectures' blocks: what nn/block.py says, without
+   Python between its parts.
 
    N tokens (all new ones of all rows), D width, H heads, G key-value heads, K key size, V value size
 
@@ -8,7 +9,8 @@
    Matrices are stored in panels of PANEL outputs: panel p holds, for each input, the weights of its PANEL outputs side
    by side. A panel is used for all tokens before the next one is touched.
 
-   Everything runs inside one parallel region; each loop is shared by its threads, and ends where they meet.         */
+   Everything runs inside one parallel region; each loop is shared by its threads, and ends where they meet.
+   What others may call has names of its own: the C library has a `step`, too.                                           */
 
 #include <math.h>
 #include <stdint.h>
@@ -50,8 +52,9 @@ typedef struct {
 
 typedef struct {
     Linear project, output;                     /* project: queries, then keys and values where they are the layer's own */
+    Linear source;                              /* keys and values of what is looked at across */
     const float *sin, *cos;                     /* (positions, K / 2) of rotary positions, or NULL */
-    const float *bias;                          /* (H, positions) added by distance, or NULL */
+    const float *bias;                          /* (H, 2 positions - 1) added by distance from the most negative, or NULL */
     int32_t heads, groups, key_dim, value_dim, positions;
     float scale;
 } Attention;
@@ -83,6 +86,19 @@ typedef struct {
 } Past;
 
 typedef struct {
+    int64_t list, slot;                         /* where its list begins, and where its own key and value belong */
+    int32_t seen, place, position;              /* slots that it sees; which of them is its own; its position in the text */
+} View;                                         /* what a token sees of its own text */
+
+typedef struct {
+    float *keys, *values;                       /* (layers, slots, G K), (layers, slots, G V) */
+    const int32_t *lists;
+    const View *views;                          /* (N,) */
+    int64_t slots;
+    int32_t longest;                            /* slots that a token sees at most */
+} Own;
+
+typedef struct {
     const float *keys, *values;                 /* (layers, slots, G K), (layers, slots, G V) */
     const int32_t *lists;                       /* (sentences, stride) */
     const int32_t *lengths;                     /* (sentences,) how much of its list is real */
@@ -91,7 +107,12 @@ typedef struct {
     int32_t stride;
 } Memory;
 
-int width(void) { return WIDTH; }
+typedef struct {
+    const float *table, *places;                /* (vocabulary, D); (positions, D) what is added to a token's, or NULL */
+    float scale;                                /* of the table's rows */
+} Input;
+
+int clearhead_width(void) { return WIDTH; }
 
 /* --- y = x W + b --- */
 
@@ -242,14 +263,14 @@ static inline void add_weighted(float *y, float weight, const float *x, int size
     for (; i < size; i++) y[i] += weight * x[i];
 }
 
-/* One token: queries q (H, K) look at the slots of a list, the last of which is their own place -> mixed (H, V). */
+/* One token: queries q (H, K) at a place look at the slots of a list -> mixed (H, V). */
 static void attend(const Attention *a, const float *q, const float *keys, const float *values, const int32_t *list,
-                   int count, float *scores, float *restrict mixed) {
+                   int count, int place, float *scores, float *restrict mixed) {
     int K = a->key_dim, V = a->value_dim, share = a->heads / a->groups;
     for (int j = 0; j < count; j++) {
         const float *key = keys + (int64_t)list[j] * a->groups * K;
         for (int h = 0; h < a->heads; h++) {
-            float bias = a->bias ? a->bias[h * a->positions + count - 1 - j] : 0;
+            float bias = a->bias ? a->bias[h * (2 * a->positions - 1) + a->positions - 1 + place - j] : 0;
             scores[h * count + j] = dot(q + h * K, key + h / share * K, K) * a->scale + bias;
         }
     }
@@ -274,27 +295,24 @@ static void rotate(const Attention *a, float *x, int heads, int position) {
         }
 }
 
-/* Tokens look at their own past; each first puts its key and value into its slot. */
-static void attend_self(const Attention *a, const Past *past, int layer, float *projected, int rows, int tokens,
-                        float *scores, float *mixed) {
-    int K = a->groups * a->key_dim, V = a->groups * a->value_dim, Q = a->heads * a->key_dim, each = tokens / rows;
-    float *keys = past->keys + layer * past->slots * K, *values = past->values + layer * past->slots * V;
+/* Tokens look at their own text; each first puts its key and value into its slot. */
+static void attend_self(const Attention *a, const Own *own, int layer, float *projected, int tokens, float *scores,
+                        float *mixed) {
+    int K = a->groups * a->key_dim, V = a->groups * a->value_dim, Q = a->heads * a->key_dim;
+    float *keys = own->keys + layer * own->slots * K, *values = own->values + layer * own->slots * V;
 #pragma omp for schedule(static)
     for (int t = 0; t < tokens; t++) {
-        int place = past->length - each + t % each, position = past->first + place;
-        float *own = projected + (int64_t)t * (Q + K + V);
-        int64_t slot = past->lists[(int64_t)(t / each) * past->stride + place];
-        if (a->sin) rotate(a, own, a->heads, position), rotate(a, own + Q, a->groups, position);
-        memcpy(keys + slot * K, own + Q, sizeof(float) * K);
-        memcpy(values + slot * V, own + Q + K, sizeof(float) * V);
+        const View *view = own->views + t;
+        float *all = projected + (int64_t)t * (Q + K + V);
+        if (a->sin) rotate(a, all, a->heads, view->position), rotate(a, all + Q, a->groups, view->position);
+        memcpy(keys + view->slot * K, all + Q, sizeof(float) * K);
+        memcpy(values + view->slot * V, all + Q + K, sizeof(float) * V);
     }
 #pragma omp for schedule(static)
     for (int t = 0; t < tokens; t++) {
-        int seen = past->length - each + t % each + 1;
-        int first = past->window && seen > past->window ? seen - past->window : 0;
-        const int32_t *list = past->lists + (int64_t)(t / each) * past->stride + first;
-        attend(a, projected + (int64_t)t * (Q + K + V), keys, values, list, seen - first, scores,
-               mixed + (int64_t)t * a->heads * a->value_dim);
+        const View *view = own->views + t;
+        attend(a, projected + (int64_t)t * (Q + K + V), keys, values, own->lists + view->list, view->seen, view->place,
+               scores, mixed + (int64_t)t * a->heads * a->value_dim);
     }
 }
 
@@ -306,7 +324,7 @@ static void attend_cross(const Attention *a, const Memory *memory, int layer, co
     for (int t = 0; t < tokens; t++) {
         int sentence = memory->sentence[t / each];
         attend(a, q + (int64_t)t * a->heads * a->key_dim, keys, values, memory->lists + (int64_t)sentence * memory->stride,
-               memory->lengths[sentence], scores, mixed + (int64_t)t * a->heads * a->value_dim);
+               memory->lengths[sentence], 0, scores, mixed + (int64_t)t * a->heads * a->value_dim);
     }
 }
 
@@ -337,13 +355,18 @@ static void feed_forward(const FeedForward *f, const float *x, float *inner, flo
 
 static int most(int a, int b) { return a > b ? a : b; }
 
-/* --- the whole step --- */
+/* --- the whole stack --- */
 
-/* x (N, D), N = tokens of all rows, row by row: embedded tokens, which become what the stack makes of them -> logits
-   (N, vocabulary). 0, or 1 where memory ran out.                                                                        */
-int step(const Stack *stack, const Past *past, const Memory *memory, float *x, float *logits, int rows, int tokens,
-         int threads) {
-    int D = stack->dim, wide = D, inner = 0, mixing = 0, keys = past->length, heads = 0;
+/* A token's vector: a row of the table, scaled, and the vector of its place. */
+static void embed(const Input *input, int token, int place, float *x, int dim) {
+    const float *row = input->table + (int64_t)token * dim, *added = input->places + (int64_t)place * dim;
+    for (int i = 0; i < dim; i++) x[i] = row[i] * input->scale;
+    for (int i = 0; input->places && i < dim; i++) x[i] += added[i];
+}
+
+/* x (N, D), tokens of all rows, row by row: embedded, they become what the stack makes of them. Whether memory sufficed. */
+static int pass(const Stack *stack, const Own *own, const Memory *memory, float *x, int rows, int tokens, int threads) {
+    int D = stack->dim, wide = D, inner = 0, mixing = 0, heads = 0;
     for (int l = 0; l < stack->layers; l++) {
         const Block *b = stack->blocks + l;
         wide = most(wide, most(b->self.project.out, b->cross.heads ? b->cross.project.out : 0));
@@ -351,11 +374,10 @@ int step(const Stack *stack, const Past *past, const Memory *memory, float *x, f
         inner = most(inner, b->feed.inner.out);
         heads = most(heads, most(b->self.heads, b->cross.heads));
     }
-    if (memory) keys = most(keys, memory->stride);
-    int64_t N = tokens;
+    int64_t N = tokens, keys = memory ? most(own->longest, memory->stride) : own->longest;
     float *work = malloc(sizeof(float) * N * (2 * D + wide + mixing + 2 * inner));
-    float *all_scores = malloc(sizeof(float) * threads * heads * (int64_t)keys);
-    if (!work || !all_scores) return free(work), free(all_scores), 1;
+    float *all_scores = malloc(sizeof(float) * threads * heads * keys);
+    if (!work || !all_scores) return free(work), free(all_scores), 0;
     float *normal = work, *y = normal + N * D, *projected = y + N * D, *mixed = projected + N * wide;
     float *within = mixed + N * mixing, *gate = within + N * inner;
     int taken = 0;
@@ -364,11 +386,11 @@ int step(const Stack *stack, const Past *past, const Memory *memory, float *x, f
         int mine;
 #pragma omp atomic capture
         mine = taken++;
-        float *scores = all_scores + (int64_t)mine * heads * keys;
+        float *scores = all_scores + mine * heads * keys;
         for (int l = 0; l < stack->layers; l++) {
             const Block *b = stack->blocks + l;
             linear(&b->self.project, input_of(&b->around_self, x, normal, tokens, D), projected, tokens);
-            attend_self(&b->self, past, l, projected, rows, tokens, scores, mixed);
+            attend_self(&b->self, own, l, projected, tokens, scores, mixed);
             linear(&b->self.output, mixed, y, tokens);
             add(&b->around_self, x, y, tokens, D);
             if (b->cross.heads) {
@@ -380,17 +402,95 @@ int step(const Stack *stack, const Past *past, const Memory *memory, float *x, f
             feed_forward(&b->feed, input_of(&b->around_feed, x, normal, tokens, D), within, gate, y, tokens);
             add(&b->around_feed, x, y, tokens, D);
         }
-        Residual closing = {.before = stack->last};
-        linear(&stack->output, input_of(&closing, x, normal, tokens, D), logits, tokens);
+#pragma omp for schedule(static)
+        for (int t = 0; t < tokens; t++)
+            if (stack->last.kind != NO_NORM) normalise(&stack->last, x + (int64_t)t * D, x + (int64_t)t * D, D);
     }
     free(work), free(all_scores);
+    return 1;
+}
+
+/* The new tokens of a row see its past, and those of their own that stand before them. */
+static View view_of(const Past *past, int64_t row, int each, int t) {
+    int place = past->length - each + t, seen = place + 1;
+    int first = past->window && seen > past->window ? seen - past->window : 0;
+    int64_t list = row * past->stride;
+    return (View){list + first, past->lists[list + place], seen - first, place - first, past->first + place};
+}
+
+/* x (N, D) embedded tokens of all rows, row by row -> logits (N, vocabulary), or with `last` only those that follow the
+   last token of each row. 0, or 1 where memory ran out.                                                                 */
+int clearhead_step(const Stack *stack, const Past *past, const Memory *memory, float *x, float *logits, int rows,
+                   int tokens, int last, int threads) {
+    int each = tokens / rows, kept = last ? rows : tokens, D = stack->dim;
+    View *views = malloc(sizeof(View) * tokens);
+    for (int t = 0; views && t < tokens; t++) views[t] = view_of(past, t / each, each, t % each);
+    Own own = {past->keys, past->values, past->lists, views, past->slots, past->length};
+    int there = views && pass(stack, &own, memory, x, rows, tokens, threads);
+    free(views);
+    if (!there) return 1;
+    for (int64_t row = 0; last && each > 1 && row < rows; row++)
+        memmove(x + row * D, x + ((row + 1) * each - 1) * D, sizeof(float) * D);
+#pragma omp parallel num_threads(threads)
+    linear(&stack->output, x, logits, kept);
     return 0;
+}
+
+/* --- reading a source --- */
+
+/* The memory x (N, D) -> keys (layers, N, G K) and values (layers, N, G V) of each layer that looks across. */
+static int keys_and_values(const Stack *decoder, const float *x, float *keys, float *values, int tokens, int threads) {
+    int64_t N = tokens;
+    float *both = malloc(sizeof(float) * N * decoder->blocks->cross.source.out);
+    if (!both) return 0;
+#pragma omp parallel num_threads(threads)
+    for (int l = 0; l < decoder->layers; l++) {
+        const Attention *a = &decoder->blocks[l].cross;
+        int64_t K = a->groups * a->key_dim, V = a->groups * a->value_dim;
+        linear(&a->source, x, both, tokens);
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < N; t++) {
+            memcpy(keys + (l * N + t) * K, both + t * (K + V), sizeof(float) * K);
+            memcpy(values + (l * N + t) * V, both + t * (K + V) + K, sizeof(float) * V);
+        }
+    }
+    free(both);
+    return 1;
+}
+
+/* Sentences end to end, without padding: sentence i is the tokens from begins[i] to begins[i + 1]. They are read by the
+   encoder -> keys and values for each layer of the decoder. 0, or 1 where memory ran out.                               */
+int clearhead_read(const Stack *encoder, const Input *input, const Stack *decoder, const int32_t *tokens,
+                   const int32_t *begins, int sentences, float *keys, float *values, int threads) {
+    int N = begins[sentences], D = encoder->dim, longest = 0;
+    const Attention *a = &encoder->blocks->self;
+    int64_t size = (int64_t)a->groups * (a->key_dim + a->value_dim);
+    float *x = malloc(sizeof(float) * N * D), *own_keys = malloc(sizeof(float) * N * size);
+    int32_t *lists = malloc(sizeof(int32_t) * N);
+    View *views = malloc(sizeof(View) * N);
+    int there = x && own_keys && lists && views;
+    for (int i = 0; there && i < sentences; i++) {
+        int begin = begins[i], count = begins[i + 1] - begin;
+        longest = most(longest, count);
+        for (int t = 0; t < count; t++) {
+            embed(input, tokens[begin + t], t, x + (int64_t)(begin + t) * D, D);
+            lists[begin + t] = begin + t, views[begin + t] = (View){begin, begin + t, count, t, t};
+        }
+    }
+    float *own_values = own_keys + (int64_t)N * a->groups * a->key_dim;
+    Own own = {own_keys, own_values, lists, views, 0, longest}; /* 0 slots apart: a layer needs only its own keys */
+    there = there && pass(encoder, &own, NULL, x, sentences, N, threads);
+    there = there && keys_and_values(decoder, x, keys, values, N, threads);
+    free(x), free(own_keys), free(lists), free(views);
+    return !there;
 }
 
 /* --- what a search needs of the logits --- */
 
 /* Of each row (rows, size): the `count` largest, falling, their places, and log of the sum of all exponentials. */
-void best(const float *logits, int rows, int size, int count, float *values, int64_t *places, float *totals) {
+void clearhead_best(const float *logits, int rows, int size, int count, float *values, int64_t *places, float *totals,
+          int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int row = 0; row < rows; row++) {
         const float *x = logits + (int64_t)row * size;
         float *value = values + (int64_t)row * count, sum = 0;

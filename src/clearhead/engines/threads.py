@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 TRIALS = 4  # of each number, for each size of step
 
@@ -14,6 +15,14 @@ TRIALS = 4  # of each number, for each size of step
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass
+class Trial:
+    """Work with so many threads."""
+
+    threads: int
+    steps: int = 1  # that the work turned out to be
 
 
 class Threads:
@@ -24,14 +33,15 @@ class Threads:
         self._taken: dict[int, dict[int, list[float]]] = defaultdict(lambda: {number: [] for number in self.choices})
 
     @contextmanager
-    def chosen(self, rows: int) -> Iterator[int]:
-        """The number of threads for a step of so many rows; what is within is timed as long as that is not decided."""
+    def chosen(self, rows: int) -> Iterator[Trial]:
+        """The number of threads for steps of so many rows; what is within is timed as long as that is not decided."""
         size = rows.bit_length()
-        number = self.best(size)
+        trial = Trial(self.best(size))
         began = time.perf_counter()
-        yield number
-        if len(self._taken[size][number]) < TRIALS:
-            self._taken[size][number].append(time.perf_counter() - began)
+        yield trial
+        taken = self._taken[size][trial.threads]
+        if len(taken) < TRIALS:  # of a whole search no two steps are tried at the same moment: it counts as two at most
+            taken += [(time.perf_counter() - began) / trial.steps] * min(2, trial.steps)
 
     def best(self, size: int) -> int:
         """The next one to try, or the one whose fastest try was fastest."""

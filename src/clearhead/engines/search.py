@@ -1,0 +1,96 @@
+"""Whole texts by native code: greedy writing and plain beam search, with no Python between two tokens.
+
+What decode/ defines beyond that (rules about tokens, chance, groups, coverage, prompts of unequal length) stays there.
+
+    N sentences, P tokens of a prompt, n hypotheses
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import torch
+
+from clearhead.decode.hypothesis import Hypothesis
+from clearhead.decode.plan import Prompts
+from clearhead.decode.rules import FREE
+from clearhead.decode.settings import Settings
+from clearhead.engines.layout import COrder, CTexts
+
+if TYPE_CHECKING:
+    from clearhead.engines.compiled import Compiled, State
+
+PLAIN = Settings()
+KNOWN = ("longest", "beams", "n_best", "length_penalty", "scored", "seed")  # all that may be set
+
+
+def is_plain(settings: Settings) -> bool:
+    """Whether native code knows all that is asked for; a seed means nothing where nothing is drawn."""
+    others = {field.name for field in fields(Settings)}.difference(KNOWN)
+    return all(getattr(settings, name) == getattr(PLAIN, name) for name in others)
+
+
+def search(model: Compiled, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
+    """What `write` gives, or none where that is not for native code."""
+    longest = [settings.longest] * len(prompts.ids) if prompts.longest is None else prompts.longest
+    lengths = {len(prompt) for prompt in prompts.ids}
+    fresh = state.length == 0 and state.window is None
+    if not (is_plain(settings) and fresh and len(lengths) == 1 and min(lengths) > 0 and min(longest) > 0):
+        return None
+    end = min(lengths) + max(longest)
+    return _search(model, state, prompts, longest, settings) if model.vectors.reach(end) else None
+
+
+def _search(
+    model: Compiled, state: State, prompts: Prompts, longest: Sequence[int], settings: Settings
+) -> list[list[Hypothesis]]:
+    """The structures that native code reads and fills."""
+    sentences, shape = len(prompts.ids), (len(prompts.ids), settings.n_best)
+    room = max(longest)
+    ids, limits = (torch.tensor(x, dtype=torch.int32) for x in (prompts.ids, longest))  # (N, P), (N,)
+    tokens = torch.empty(*shape, room, dtype=torch.int32)
+    own, scores = torch.empty(*shape, room, dtype=torch.float64), torch.empty(shape, dtype=torch.float64)
+    written = torch.empty(shape, dtype=torch.int32)
+    texts = CTexts(*(x.data_ptr() for x in (tokens, own, scores, written)), room)
+    stack, memory = model.layout.reach(ids.size(1) + room), state.memory()
+    with model.threads.chosen(sentences * settings.beams) as trial:
+        order = COrder(
+            ids.data_ptr(),
+            limits.data_ptr(),
+            settings.length_penalty,
+            sentences,
+            ids.size(1),
+            settings.beams,
+            settings.n_best,
+            FREE if prompts.stop is None else prompts.stop,
+            trial.threads,
+        )
+        structures = (stack, model.vectors.structure(), memory, order, texts)
+        steps = model.library.clearhead_search(*(None if each is None else ctypes.byref(each) for each in structures))
+        trial.steps = max(1, steps)
+    if steps < 0:
+        raise MemoryError(f"no memory left for a search of {sentences} texts with {settings.beams} beams")
+    kept = tokens[..., :steps].tolist(), own[..., :steps].tolist(), scores.tolist(), written.tolist()
+    return [_hypotheses(*sentence, prompts.stop, settings) for sentence in zip(*kept, strict=True)]
+
+
+def _hypotheses(
+    tokens: list[list[int]],
+    own: list[list[float]],
+    scores: list[float],
+    written: list[int],
+    stop: int | None,
+    settings: Settings,
+) -> list[Hypothesis]:
+    """Those of one sentence, the best first, from the tokens written for each, the stop included."""
+    found = []
+    for ids, each, score, length in zip(tokens, own, scores, written, strict=True):
+        if length == 0:
+            break
+        text = ids[: length - 1] if ids[length - 1] == stop else ids[:length]
+        asked = settings.scored or settings.beams > 1
+        found.append(Hypothesis(text, score, tuple(each[:length])) if asked else Hypothesis(text))
+    return found or [Hypothesis([], 0.0)]

@@ -1,0 +1,44 @@
+"""From tokens to vectors, as native code does it: a row of a table, scaled, and the vector of its place added."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from clearhead.engines.layout import CInput
+from clearhead.models.assemble import TokenInput
+from clearhead.nn.positions import NoPositions
+
+
+class Vectors:
+    """The input of a stack; vectors of places are computed once."""
+
+    def __init__(self, embed: TokenInput, *, concatenated: bool):
+        self.embed, self.concatenated = embed, concatenated
+        self.places = torch.empty(1, 0, 0)  # (1, positions, D)
+
+    def reach(self, end: int) -> bool:
+        """Whether places are added, and there are so many."""
+        if self.concatenated:
+            return False
+        if end > self.places.size(1):
+            room = min(2 * end, getattr(self.embed.positions, "length", 2 * end))
+            if end > room:
+                return False
+            with torch.inference_mode():
+                self.places = self.embed.positions(torch.zeros(1, room, self.embed.tokens.dim))
+        return True
+
+    def of(self, ids: Tensor, start: int) -> Tensor:
+        """(B, T) tokens from position `start` on -> (B, T, D), as the model embeds."""
+        end = start + ids.size(1)
+        if not self.reach(end):
+            whole: Tensor = self.embed(ids, start=start)
+            return whole.contiguous()
+        placed: Tensor = self.embed.tokens(ids) + self.places[:, start:end]
+        return placed
+
+    def structure(self) -> CInput:
+        """The same for native code, as far as it reaches."""
+        added = None if isinstance(self.embed.positions, NoPositions) else self.places.data_ptr()
+        return CInput(self.embed.tokens.table.weight.data_ptr(), added, self.embed.tokens.scale)
