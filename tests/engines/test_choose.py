@@ -12,6 +12,7 @@ from clearhead.engines import choose
 from clearhead.engines.choose import MANY, Engines
 from clearhead.engines.compiled import Compiled
 from clearhead.engines.compiler import native
+from clearhead.engines.flat import Flat
 from clearhead.errors import ConfigError, EngineError
 from clearhead.models.build import Sizes, build
 
@@ -35,7 +36,7 @@ def test_few_texts_never_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(choose, "native", refuse)
     monkeypatch.setattr(choose, "kept", lambda: None)
     network = make()
-    assert Engines(network).stepper(MANY - 1) is network
+    assert isinstance(Engines(network).stepper(MANY - 1), Flat)
     monkeypatch.setattr(choose, "kept", lambda: library)
     assert isinstance(Engines(network).stepper(1), Compiled)
 
@@ -44,7 +45,7 @@ def test_few_texts_never_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) ->
 def test_many_texts_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choose, "kept", lambda: None)
     engines = Engines(make())
-    assert engines.stepper(1) is engines.network
+    assert isinstance(engines.stepper(1), Flat)
     assert isinstance(engines.stepper(MANY), Compiled)
     assert isinstance(engines.stepper(1), Compiled)  # now that it is there
 
@@ -53,14 +54,14 @@ def test_where_nothing_can_be_compiled_torch_does_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(choose, "native", lambda: None)
     monkeypatch.setattr(choose, "kept", lambda: None)
     engines = Engines(make())
-    assert engines.stepper(MANY) is engines.network
+    assert isinstance(engines.stepper(MANY), Flat)
     with pytest.raises(EngineError, match=r"^the engine compiled needs a C compiler \(cc, gcc or clang\); install one"):
         Engines(make(), "compiled").stepper()
 
 
 def test_what_must_not_be_compiled_is_not() -> None:
     network = make()
-    assert Engines(network, "torch").stepper(MANY) is network
+    assert isinstance(Engines(network, "torch").stepper(MANY), Flat)
     assert Engines(network).stepper(MANY, Settings(beams=2, coverage_penalty=0.5)) is network
     rnn = make("model.architecture=rnn")
     assert Engines(rnn).stepper(MANY) is rnn

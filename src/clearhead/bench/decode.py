@@ -34,6 +34,7 @@ from clearhead.decode import Prompts, Settings, Special, write, write_all
 from clearhead.engines.compiled import Compiled
 from clearhead.engines.compiler import native
 from clearhead.engines.ct2 import PATIENCE, Ct2, open_ct2
+from clearhead.engines.flat import Flat
 from clearhead.engines.threads import cores
 from clearhead.interop.ct2 import library, numbers, save, tokens_of
 from clearhead.models.initialise import initialise
@@ -139,7 +140,7 @@ def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iter
 
 def candidates(size: Size, cell: Cell, peers: bool, folder: Path) -> dict[str, MakeTurn]:
     """What makes each engine's turn; the folder holds the model for CTranslate2."""
-    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, _as_it_is)}
+    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, Flat)}
     if native() is not None:
         found[COMPILED] = partial(our_turn, size, cell, _compiled)
         found[COMPILED_INT8] = partial(our_turn, size, cell, _compiled_int8)
@@ -182,10 +183,6 @@ def our_turn(size: Size, cell: Cell, engine: Callable[[Seq2Seq], Any]) -> Tuned:
     if cell.batch > 1:
         settings.append(partial(_with_threads, 1, partial(_in_streams, stepper, source, cell.beams)))
     return Tuned(settings)
-
-
-def _as_it_is(network: Seq2Seq) -> Seq2Seq:
-    return network
 
 
 def _compiled(network: Seq2Seq, int8: bool = False) -> Compiled:
@@ -308,9 +305,9 @@ def copied(model: Model, folder: Path, examples: Sequence[Sequence[int]] = (), i
 
 
 def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
-    """The model as it is."""
+    """torch's operations."""
     model = load(TEXT_MODEL)
-    turn = partial(write_all, model.network, sources, special_of(model), Settings(beams=BEAMS))
+    turn = partial(write_all, Flat(model.network), sources, special_of(model), Settings(beams=BEAMS))
     return partial(_with_threads, threads, turn)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import torch
 from clearhead.decode import Hypothesis, Settings, Special, write_all
 from clearhead.engines.compiled import Compiled, reasons_against
 from clearhead.engines.compiler import kept, native
+from clearhead.engines.flat import Flat, can_be_flat
 from clearhead.engines.threads import cores
 from clearhead.errors import ConfigError, EngineError, nearest
 
@@ -72,13 +74,18 @@ class Engines:
         return self._ct2
 
     def stepper(self, texts: int = 1, settings: Settings | None = None) -> Any:
-        """What makes the steps: native code, or the network itself."""
+        """What makes the steps: native code, torch's operations, or the network, which alone says where it looks."""
         must = self.wanted == "compiled" or self.int8
-        if self.wanted == "torch" or (settings is not None and settings.coverage_penalty and not must):
+        if settings is not None and settings.coverage_penalty and not must:
             return self.network
-        if self._compiled is None:
+        if self._compiled is None and self.wanted != "torch":
             self._compiled = self._compile() if must else self._compiled_if_easy(texts)
-        return self._compiled or self.network
+        return self._compiled or self._flat
+
+    @cached_property
+    def _flat(self) -> Any:
+        """The network in torch's operations, or as it is where it has parts of its own."""
+        return Flat(self.network) if can_be_flat(self.network) else self.network
 
     def _compile(self) -> Compiled:
         """Native steps, or a sentence that says why there are none."""
