@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": {"text"},
     "models": {"nn"},
     "look": {"nn", "models", "decode"},
-    "train": {"text", "data", "models", "decode", "look"},
+    "train": {"text", "data", "models", "decode", "engines", "look"},
     "interop": {"nn", "models", "text"},
     "engines": {"nn", "models", "decode", "interop"},
     "bundled": set(),

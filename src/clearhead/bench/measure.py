@@ -17,6 +17,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
+SPINNING = 0.3  # seconds: for so long the threads of some packages keep a core busy after their work
+
 Turn = Callable[[], object]
 MakeTurn = Callable[[], Turn]
 
@@ -27,7 +29,10 @@ def side_by_side(candidates: Mapping[str, Turn], repeats: int, warm_up: int = 3)
 
 
 def side_by_side_apart(candidates: Mapping[str, MakeTurn], repeats: int, warm_up: int = 3) -> dict[str, float]:
-    """The same, each in a process of its own, which it may set up as it likes; what makes a turn must be picklable."""
+    """The same, each in a process of its own, which it may set up as it likes; what makes a turn must be picklable.
+
+    There is a pause before each turn, so that nobody computes beside the threads of the one before.
+    """
     with ExitStack() as all_of_them:
         workers = {name: all_of_them.enter_context(_Worker(make)) for name, make in candidates.items()}
         return _medians({name: worker.turn for name, worker in workers.items()}, repeats, warm_up)
@@ -63,6 +68,7 @@ class _Worker:
 
     def turn(self) -> float:
         """Milliseconds."""
+        time.sleep(SPINNING)
         self.pipe.send(None)
         return float(self.pipe.recv())
 

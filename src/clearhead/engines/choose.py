@@ -17,7 +17,7 @@ import torch
 from clearhead.decode import Hypothesis, Settings, Special, write_all
 from clearhead.engines.compiled import Compiled, reasons_against
 from clearhead.engines.compiler import kept, native
-from clearhead.engines.flat import Flat, can_be_flat
+from clearhead.engines.flat import flat
 from clearhead.engines.threads import cores
 from clearhead.errors import ConfigError, EngineError, nearest
 
@@ -84,8 +84,7 @@ class Engines:
 
     @cached_property
     def _flat(self) -> Any:
-        """The network in torch's operations, or as it is where it has parts of its own."""
-        return Flat(self.network) if can_be_flat(self.network) else self.network
+        return flat(self.network)
 
     def _compile(self) -> Compiled:
         """Native steps, or a sentence that says why there are none."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -275,6 +276,11 @@ def _parts(block: nn.Module) -> list[tuple[Around, Part]]:
         around.append(block.residual3)
     parts.append(Feed(block.feed_forward))  # type: ignore[arg-type]
     return [(Around(each), part) for each, part in zip(around, parts, strict=True)]  # type: ignore[arg-type]
+
+
+def flat(network: Any) -> Any:
+    """A network in flat steps, with the weights that it has now; or the network itself, if it has parts of its own."""
+    return Flat(network) if can_be_flat(network) else network
 
 
 def can_be_flat(network: object) -> bool:

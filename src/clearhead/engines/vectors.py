@@ -26,7 +26,8 @@ class Vectors:
             if end > room:
                 return False
             with torch.inference_mode():
-                self.places = self.embed.positions(torch.zeros(1, room, self.embed.tokens.dim))
+                nothing = self.embed.tokens.table.weight.new_zeros(1, room, self.embed.tokens.dim)
+                self.places = self.embed.positions(nothing)
         return True
 
     def of(self, ids: Tensor, start: int) -> Tensor:

@@ -17,6 +17,7 @@ from clearhead.config import Config
 from clearhead.data import Pair
 from clearhead.data.collate import pad
 from clearhead.decode import Settings, Special, write_all
+from clearhead.engines.flat import flat
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
 from clearhead.train.metrics import Score, bleu, chrf, exact_match
@@ -67,7 +68,7 @@ class Translate(WritingTask):
         """The best translation that is found of each source."""
         vocabulary = self.vocabulary
         special = Special(vocabulary.pad, vocabulary.start, vocabulary.stop)
-        found = write_all(model, sources, special, Settings(beams=self.beams))
+        found = write_all(flat(model), sources, special, Settings(beams=self.beams))
         return vocabulary.decode_batch([hypotheses[0].ids for hypotheses in found])
 
     def example(self) -> Example:
