@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.optim import AdamW
 
+from clearhead.bench.measure import median_ratio, medians
 from clearhead.bench.peers import BETAS, RATE, WEIGHT_DECAY, Gpt
-from clearhead.bench.train import SIZES, TURN, figures, milliseconds, our_trainer
+from clearhead.bench.train import SIZES, TURN, figures, measured, our_trainer
 
 SMALL = Gpt(layers=1, dim=6, heads=2, block=7, batch=3, vocabulary=17)
 
@@ -33,13 +34,15 @@ def test_there_are_enough_batches_for_a_turn(size: Gpt, tmp_path: Path) -> None:
 
 def test_ours_is_measured_alone_without_peers() -> None:
     try:
-        assert set(milliseconds(SMALL, peers=False, rounds=1)) == {"clearhead"}
+        (only,) = measured(SMALL, peers=False, rounds=1)
+        assert set(only) == {"clearhead"}
     finally:
         torch.use_deterministic_algorithms(False)
 
 
 def test_ours_is_compared_with_the_faster_peer() -> None:
-    found = list(figures(SMALL, {"clearhead": 6.0, "slow": 9.0, "fast": 5.0}, rounds=2))
+    calm, busy = {"clearhead": 6.0, "slow": 9.0, "fast": 5.0}, {"clearhead": 24.0, "slow": 30.0, "fast": 20.0}
+    found = list(figures(SMALL, [calm, busy, calm]))
     assert [figure.what for figure in found] == [
         "GPT 1 × 6, 3 × 7 tokens: one step of clearhead",
         "GPT 1 × 6, 3 × 7 tokens: one step of slow",
@@ -48,4 +51,11 @@ def test_ours_is_compared_with_the_faster_peer() -> None:
     ]
     assert found[-1].value == pytest.approx(1.2)
     assert found[-1].holds is False
-    assert len(list(figures(SMALL, {"clearhead": 6.0}, rounds=2))) == 1
+    assert found[0].value == 6.0
+    assert len(list(figures(SMALL, [{"clearhead": 6.0}]))) == 1
+
+
+def test_a_ratio_is_that_of_turns_which_followed_each_other() -> None:
+    rounds = [{"a": 1.0, "b": 2.0}, {"a": 10.0, "b": 20.0}, {"a": 100.0, "b": 201.0}]
+    assert median_ratio(rounds, "a", "b") == 0.5
+    assert medians(rounds) == {"a": 10.0, "b": 20.0}

@@ -19,29 +19,44 @@ from typing import Any, Self
 
 SPINNING = 0.3  # seconds: for so long the threads of some packages keep a core busy after their work
 
+Round = dict[str, float]  # the milliseconds of each candidate
 Turn = Callable[[], object]
 MakeTurn = Callable[[], Turn]
 
 
 def side_by_side(candidates: Mapping[str, Turn], repeats: int, warm_up: int = 3) -> dict[str, float]:
     """Median milliseconds of each; they take turns, so that a slow moment of the machine hits all alike."""
-    return _medians({name: partial(_milliseconds, turn) for name, turn in candidates.items()}, repeats, warm_up)
+    return medians(_rounds({name: partial(_milliseconds, turn) for name, turn in candidates.items()}, repeats, warm_up))
 
 
 def side_by_side_apart(candidates: Mapping[str, MakeTurn], repeats: int, warm_up: int = 3) -> dict[str, float]:
-    """The same, each in a process of its own, which it may set up as it likes; what makes a turn must be picklable.
+    """The same, each in a process of its own, which it may set up as it likes; what makes a turn must be picklable."""
+    return medians(rounds_apart(candidates, repeats, warm_up))
+
+
+def rounds_apart(candidates: Mapping[str, MakeTurn], repeats: int, warm_up: int = 3) -> list[Round]:
+    """Each round by itself, for ratios of turns that followed each other.
 
     There is a pause before each turn, so that nobody computes beside the threads of the one before.
     """
     with ExitStack() as all_of_them:
         workers = {name: all_of_them.enter_context(_Worker(make)) for name, make in candidates.items()}
-        return _medians({name: worker.turn for name, worker in workers.items()}, repeats, warm_up)
+        return _rounds({name: worker.turn for name, worker in workers.items()}, repeats, warm_up)
 
 
-def _medians(turns: Mapping[str, Callable[[], float]], repeats: int, warm_up: int) -> dict[str, float]:
-    """Of each, the median of what its turns gave, without the first ones."""
-    rounds = [{name: turn() for name, turn in turns.items()} for _ in range(warm_up + repeats)]
-    return {name: statistics.median(each[name] for each in rounds[warm_up:]) for name in turns}
+def medians(rounds: Sequence[Round]) -> dict[str, float]:
+    """Of each candidate."""
+    return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+
+
+def median_ratio(rounds: Sequence[Round], ours: str, theirs: str) -> float:
+    """Of the two times in a round: a machine that is slow for a minute is slow for both."""
+    return statistics.median(each[ours] / each[theirs] for each in rounds)
+
+
+def _rounds(turns: Mapping[str, Callable[[], float]], repeats: int, warm_up: int) -> list[Round]:
+    """What the turns gave, without the first ones."""
+    return [{name: turn() for name, turn in turns.items()} for _ in range(warm_up + repeats)][warm_up:]
 
 
 def _milliseconds(turn: Turn) -> float:

@@ -35,6 +35,7 @@ SUITES = {
     "charlm": Suite("clearhead.bench.charlm", peers=("transformers",)),
     "decode": Suite("clearhead.bench.decode", peers=("ctranslate2", "transformers")),
     "serve": Suite("clearhead.bench.serve"),
+    "start": Suite("clearhead.bench.start"),
     "train": Suite("clearhead.bench.train", peers=("transformers", "x-transformers")),
     "words": Suite("clearhead.bench.words", peers=("gensim",)),
 }

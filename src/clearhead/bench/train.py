@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from clearhead.bench.figures import Figure
-from clearhead.bench.measure import side_by_side_apart
+from clearhead.bench.measure import Round, median_ratio, medians, rounds_apart
 from clearhead.bench.peers import BETAS, CLIP, PEERS, RATE, WEIGHT_DECAY, Gpt
 from clearhead.config import defaults, override
 from clearhead.text import SPECIALS
@@ -29,37 +29,39 @@ from clearhead.train.start import make_trainer
 
 SIZES = {
     Gpt(layers=4, dim=128, heads=4, block=64, batch=12): 40,
-    Gpt(layers=6, dim=384, heads=6, block=256, batch=8): 7,
+    Gpt(layers=6, dim=384, heads=6, block=256, batch=8): 15,
 }  # and in how many rounds each is measured
 TURN = 5  # steps that one candidate makes before it is the next one's turn
+OURS = "clearhead"
 RATIO = 1.0  # of the faster peer's milliseconds
 
 
 def run(peers: bool) -> Iterator[Figure]:
     """Both sizes."""
     for size, rounds in SIZES.items():
-        yield from figures(size, milliseconds(size, peers, rounds), rounds)
+        yield from figures(size, measured(size, peers, rounds))
 
 
-def figures(size: Gpt, taken: Mapping[str, float], rounds: int) -> Iterator[Figure]:
+def figures(size: Gpt, rounds: Sequence[Round]) -> Iterator[Figure]:
     """The time of each, and ours against the faster peer's."""
-    what = f"{size}, {size.batch} × {size.block} tokens"
-    detail = {"milliseconds": dict(taken), "rounds": rounds, "steps in a turn": TURN}
+    what, taken = f"{size}, {size.batch} × {size.block} tokens", medians(rounds)
+    detail = {"milliseconds": taken, "rounds": len(rounds), "steps in a turn": TURN}
     for name, each in taken.items():
         yield Figure(f"{what}: one step of {name}", each, "ms", None, detail)
-    peers = {name: each for name, each in taken.items() if name != "clearhead"}
+    peers = [name for name in taken if name != OURS]
     if peers:
-        faster = min(peers, key=lambda name: peers[name])
-        yield Figure(f"{what}: clearhead / {faster}", taken["clearhead"] / peers[faster], "×", RATIO, detail)
+        faster = min(peers, key=lambda name: taken[name])
+        yield Figure(f"{what}: {OURS} / {faster}", median_ratio(rounds, OURS, faster), "×", RATIO, detail)
 
 
-def milliseconds(size: Gpt, peers: bool, rounds: int) -> dict[str, float]:
-    """The median milliseconds of one step of each candidate, each in a process of its own."""
+def measured(size: Gpt, peers: bool, rounds: int) -> list[Round]:
+    """The milliseconds of one step of each candidate, each in a process of its own."""
     with TemporaryDirectory() as folder:
-        candidates = {"clearhead": partial(our_turn, size, Path(folder))}
+        candidates = {OURS: partial(our_turn, size, Path(folder))}
         if peers:
             candidates |= {name: partial(turn_of, name, size) for name in PEERS}
-        return {name: taken / TURN for name, taken in side_by_side_apart(candidates, rounds).items()}
+        found = rounds_apart(candidates, rounds)
+    return [{name: taken / TURN for name, taken in each.items()} for each in found]
 
 
 def our_trainer(size: Gpt, folder: Path) -> Trainer:

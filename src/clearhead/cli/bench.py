@@ -12,7 +12,9 @@ from clearhead.cli.output import Json, console, print_json, print_table
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="What to measure: core, train, charlm, words, decode, look or serve.")],
+    name: Annotated[
+        str, typer.Argument(help="What to measure: core, train, charlm, words, decode, start, look or serve.")
+    ],
     peers: Annotated[bool, typer.Option("--peers", help="Measure other packages too, on the same work.")] = False,
     out: Annotated[Path | None, typer.Option(help="Also write the figures to this JSON file.")] = None,
     as_json: Json = False,
