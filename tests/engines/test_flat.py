@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.engines.small import PARTS, POSITIONS, VOCABULARY, make, sources
 
-from clearhead.decode import Prompts, Settings, Special, write, write_all
+from clearhead.decode import Settings, Special, write_all
 from clearhead.engines.choose import Engines
-from clearhead.engines.flat import Flat, can_be_flat
+from clearhead.engines.flat import ROOM, Flat, can_be_flat
 
 
 def begin(model: object, task: str, rows: int) -> object:
@@ -77,13 +77,19 @@ def test_beams_of_a_sentence_share_its_keys() -> None:
     assert torch.equal(uneven.across[0][0], state.across[0][0][[2, 0, 0]])
 
 
-def test_a_window_is_kept() -> None:
-    network = make("lm", "model.positions=rotary").double()
-    texts = [
-        write(model, model.start(window=5), Prompts([[1, 2, 3]]), Settings(longest=29))[0][0].ids  # type: ignore[operator]
-        for model in (network, Flat(network))  # type: ignore[arg-type]
-    ]
-    assert texts[0] == texts[1]
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
+@torch.inference_mode()
+def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str) -> None:
+    network = make("lm", f"model.positions={positions}").double()
+    flat = Flat(network)  # type: ignore[arg-type]
+    slow, fast = network.start(window=5), flat.start(window=5)  # type: ignore[operator]
+    for place in range(60):
+        ids = torch.tensor([[(7 * place) % VOCABULARY], [(5 * place) % VOCABULARY]])
+        expected, slow = network.step(ids, slow)  # type: ignore[operator]
+        found, fast = flat.step(ids, fast)
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    assert fast.keys[0].size(2) <= ROOM
+    assert fast.length == 60
 
 
 def test_what_has_parts_of_its_own_stays_as_it_is() -> None:

@@ -88,21 +88,31 @@ class State:
     across: list[tuple[Tensor, Tensor]]  # of each layer, keys (M, G, S, K) and values (M, G, S, V) of M sentences
     seen: Tensor | None  # (M, 1, 1, S) what of a sentence is real; none where all of it is
     sentence: list[int]  # B, which of the M a row is about: as many rows for each, in order
-    window: int | None
+    window: int | None  # tokens that are looked back at
     length: int = 0  # tokens read
+    first: int = 0  # the position of the first that is in the caches
 
-    def make_room(self, rows: int, length: int) -> None:
-        """For so many tokens; a text has one beginning for all its rows."""
+    @property
+    def held(self) -> int:
+        """Tokens in the caches."""
+        return self.length - self.first
+
+    def make_room(self, rows: int, tokens: int) -> None:
+        """For so many more; a text has one beginning for all its rows. What no window shows any more is forgotten."""
+        if self.window is not None and self.held > 2 * self.window:
+            self.keys, self.values = ([self._last(x, self.window) for x in each] for each in (self.keys, self.values))
+            self.first = self.length - self.window
         have, _, room, _ = self.keys[0].shape
-        if length > room or rows > have:
-            room = room if length <= room else 2 * length
-            self.keys, self.values = (
-                [self._longer(cache, rows, room) for cache in each] for each in (self.keys, self.values)
-            )
+        if self.held + tokens > room or rows > have:
+            room = max(room, 2 * (self.held + tokens))
+            self.keys, self.values = ([self._longer(x, rows, room) for x in each] for each in (self.keys, self.values))
+
+    def _last(self, cache: Tensor, count: int) -> Tensor:
+        return cache[:, :, self.held - count : self.held].clone()
 
     def _longer(self, cache: Tensor, rows: int, room: int) -> Tensor:
         new = cache.new_empty(rows, cache.size(1), room, cache.size(3))
-        new[:, :, : self.length] = cache[:, :, : self.length]
+        new[:, :, : self.held] = cache[:, :, : self.held]
         return new
 
     def reordered(self, rows: Tensor) -> State:
@@ -135,25 +145,23 @@ class SelfAttention:
 
     def __call__(self, x: Tensor, rows: int, number: int, state: State) -> Tensor:
         """(N, D) -> (N, D)."""
-        start, parts = state.length, torch.split_with_sizes(self.joined(x), self.widths, dim=1)
+        held, parts = state.held, torch.split_with_sizes(self.joined(x), self.widths, dim=1)
         q, k, v = (part.view(rows, -1, *size).transpose(1, 2) for part, size in zip(parts, self.sizes, strict=True))
         if isinstance(self.layer.relative, Rotary):
-            q, k = (self.layer.relative.rotate(part, start) for part in (q, k))
-        keys, values = (
-            self._extended(cache[number], new, start) for cache, new in ((state.keys, k), (state.values, v))
-        )
+            q, k = (self.layer.relative.rotate(part, state.length) for part in (q, k))
+        keys, values = (self._extended(cache[number], new, held) for cache, new in ((state.keys, k), (state.values, v)))
         bias = self.layer.relative.bias
         if q.size(2) == 1 and bias is None and state.window is None:  # one token may see all of its past
             mixed = _looked(q, keys, values)
         else:
             mask = Mask(causal=True, window=state.window)
-            mixed = fused_attention(q, keys, values, mask, scale=1.0, bias=bias, offset=start)
+            mixed = fused_attention(q, keys, values, mask, scale=1.0, bias=bias, offset=held)
         return self.output(mixed.transpose(1, 2).reshape(len(x), -1))
 
-    def _extended(self, cache: Tensor, new: Tensor, start: int) -> Tensor:
+    def _extended(self, cache: Tensor, new: Tensor, held: int) -> Tensor:
         """Put new keys or values (B, G, T, K) into a cache (B, G, room, K), and give all that it holds."""
-        cache.narrow(2, start, new.size(2)).copy_(new)
-        return cache.narrow(2, 0, start + new.size(2))
+        cache.narrow(2, held, new.size(2)).copy_(new)
+        return cache.narrow(2, 0, held + new.size(2))
 
 
 class CrossAttention:
@@ -250,7 +258,7 @@ class Flat:
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         """The next tokens (B, T) -> logits (B, T, V) of what follows each."""
         rows, tokens = ids.shape
-        state.make_room(rows, state.length + tokens)
+        state.make_room(rows, tokens)
         x = self.vectors.of(ids, state.length).view(rows * tokens, -1)
         for number, block in enumerate(self.blocks):
             for around, part in block:
