@@ -22,8 +22,8 @@ from clearhead.cli.main import _run
 
 
 @contextmanager
-def served(*words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    command = [sys.executable, "-m", "clearhead", "serve", *words, "--port", "0", "--json"]
+def served(*words: str, verb: str = "serve") -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    command = [sys.executable, "-m", "clearhead", verb, *words, "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     said = ""
@@ -58,6 +58,16 @@ def test_it_serves_several_models_and_finishes_what_it_began() -> None:
         assert process.stderr.read() == ""
         with pytest.raises(OSError, match="refused"):
             ask_once(said["address"])
+
+
+@pytest.mark.parametrize(("verb", "more"), [("serve", ()), ("studio", ("--no-browser",))])
+def test_ctrl_c_is_how_it_is_stopped_and_no_failure(verb: str, more: tuple[str, ...]) -> None:
+    with served("words", *more, verb=verb) as (process, said):
+        urllib.request.urlopen(said["address"].removesuffix("/studio/") + "/health", timeout=60).close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
 
 
 def ask_once(address: str) -> None:

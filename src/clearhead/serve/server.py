@@ -62,9 +62,14 @@ class Place:
 
 def run(service: Service, place: Place, listening: socket.socket) -> None:
     """Serve until the process is told to stop, then finish what was begun."""
+    run_until_told(make_server(service, place), service, listening)
+
+
+def run_until_told(server: uvicorn.Server, service: Service, listening: socket.socket) -> None:
+    """The same for a server that is ready."""
     allow_connections(service.limits.connections)
     _being_told_is_no_failure()
-    make_server(service, place).run(sockets=[listening])
+    server.run(sockets=[listening])
 
 
 def make_server(service: Service, place: Place) -> uvicorn.Server:

@@ -8,7 +8,7 @@ from typing import Any
 import uvicorn
 
 from clearhead.serve.registry import Service
-from clearhead.serve.server import Place, make_server
+from clearhead.serve.server import Place, make_server, run_until_told
 from clearhead.serve.studio import Runs, add_studio
 
 
@@ -17,7 +17,7 @@ def open_studio(service: Service, runs: Runs, port: int, on_ready: Callable[[str
     place = Place(port=port)
     listening = place.listen()
     on_ready(f"{place.address(listening)}/studio/")
-    make_studio(service, runs, place).run(sockets=[listening])
+    run_until_told(make_studio(service, runs, place), service, listening)
 
 
 def make_studio(service: Service, runs: Runs, place: Place) -> uvicorn.Server:
