@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from torch import nn
 
 from clearhead import config
+from clearhead.decode import Settings, Special, write_all
 from clearhead.engines.compiled import Compiled
 from clearhead.engines.compiler import native
 from clearhead.models.build import Sizes, build
@@ -44,3 +48,43 @@ def sources(rows: int) -> torch.Tensor:
     for row in range(rows):
         ids[row, 11 - 2 * row :] = 0 if row else ids[row, 11:]
     return ids
+
+
+@torch.inference_mode()
+def assert_same_steps(network: Any, fast: Any, task: str, near: float) -> None:
+    """The logits of some steps, through changes of rows that share sentences evenly, unevenly, and not at all."""
+    given = [sources(3)] if task == "translate" else []
+    slow_state, fast_state = network.start(*given), fast.start(*given)
+    draw, rows = torch.Generator().manual_seed(7), 3
+    spread = ((5, [0, 0, 1, 1, 2, 2]), (1, [1, 0, 3, 3, 4, 5]), (1, [2, 0, 0, 1, 2]))
+    for tokens, order in (*spread, (17, [4, 1]), (3, [0, 0, 1]), (1, [2]), (1, [0])):
+        ids = torch.randint(VOCABULARY, (rows, tokens), generator=draw)
+        expected, slow_state = network.step(ids, slow_state)
+        found, fast_state = fast.step(ids, fast_state)
+        torch.testing.assert_close(found, expected, rtol=near, atol=near)
+        moved = torch.tensor(order)
+        slow_state, fast_state = network.reorder(slow_state, moved), fast.reorder(fast_state, moved)
+        rows = len(order)
+
+
+def assert_same_texts(network: Any, fast: Any, beams: int, rows: int, near: float, streams: int = 1) -> None:
+    """All hypotheses of a search, and their scores."""
+    chosen = Settings(beams=beams, n_best=beams, longest=13, scored=True)
+    asked = [[int(x) for x in row if x] for row in sources(rows)]
+    slow = write_all(network, asked, Special(0, 1, 2), chosen)
+    for one, other in zip(slow, write_all(fast, asked, Special(0, 1, 2), chosen, 2, streams), strict=True):
+        assert [each.ids for each in one] == [each.ids for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=near)
+
+
+@torch.inference_mode()
+def assert_same_through_a_window(network: Any, fast: Any, near: float) -> Any:
+    """60 steps with a window of 5; the state of the fast one."""
+    slow_state, fast_state = network.start(window=5), fast.start(window=5)
+    for place in range(60):
+        ids = torch.tensor([[(7 * place) % VOCABULARY], [(5 * place) % VOCABULARY]])
+        expected, slow_state = network.step(ids, slow_state)
+        found, fast_state = fast.step(ids, fast_state)
+        torch.testing.assert_close(found, expected, rtol=near, atol=near)
+    assert fast_state.length == 60
+    return fast_state

@@ -8,9 +8,19 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.engines.small import PARTS, POSITIONS, VOCABULARY, make, native_of, sources
+from tests.engines.small import (
+    PARTS,
+    POSITIONS,
+    VOCABULARY,
+    assert_same_steps,
+    assert_same_texts,
+    assert_same_through_a_window,
+    make,
+    native_of,
+    sources,
+)
 
-from clearhead.decode import Prompts, Settings, Special, write, write_all
+from clearhead.decode import Prompts, Settings, write
 from clearhead.engines import compiled
 from clearhead.engines.compiled import reasons_against
 from clearhead.engines.compiler import native
@@ -18,27 +28,12 @@ from clearhead.engines.compiler import native
 pytestmark = pytest.mark.skipif(native() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 
 
-def begin(model: object, task: str, rows: int) -> object:
-    return model.start(sources(rows)) if task == "translate" else model.start()  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("task", ["translate", "lm"])
-@torch.inference_mode()
 def test_native_steps_equal_the_models(task: str, positions: str, parts: Sequence[str]) -> None:
     network = make(task, f"model.positions={positions}", *parts)
-    native_steps = native_of(network)
-    slow, fast = (begin(model, task, 3) for model in (network, native_steps))
-    draw = torch.Generator().manual_seed(7)
-    rows = 3
-    for tokens, order in ((5, [2, 0, 0, 1, 2]), (1, [4, 1]), (3, [0, 0, 1]), (1, [2]), (1, [0])):
-        ids = torch.randint(VOCABULARY, (rows, tokens), generator=draw)
-        expected, slow = network.step(ids, slow)  # type: ignore[operator]
-        found, fast = native_steps.step(ids, fast)  # type: ignore[arg-type]
-        torch.testing.assert_close(found, expected, rtol=2e-4, atol=2e-4)
-        slow, fast = network.reorder(slow, torch.tensor(order)), native_steps.reorder(fast, torch.tensor(order))  # type: ignore[operator]
-        rows = len(order)
+    assert_same_steps(network, native_of(network), task, near=2e-4)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,13 +46,7 @@ def test_native_steps_equal_the_models(task: str, positions: str, parts: Sequenc
 )
 def test_the_same_texts_are_found(positions: str, parts: Sequence[str], beams: int, rows: int, seed: int) -> None:
     network = make("translate", f"model.positions={positions}", *parts, seed=seed)
-    chosen = Settings(beams=beams, n_best=beams, longest=13, scored=True)
-    asked = [[int(x) for x in row if x] for row in sources(rows)]
-    slow = write_all(network, asked, Special(0, 1, 2), chosen)
-    fast = write_all(native_of(network), asked, Special(0, 1, 2), chosen, rows=2, streams=2)
-    for one, other in zip(slow, fast, strict=True):
-        assert [each.ids for each in one] == [each.ids for each in other]
-        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-3)
+    assert_same_texts(network, native_of(network), beams, rows, near=1e-3, streams=2)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -74,19 +63,11 @@ def test_threads_change_no_bit(threads: int) -> None:
 
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
-@torch.inference_mode()
 def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "SLOTS", 7)
     network = make("lm", f"model.positions={positions}")
-    model = native_of(network)
-    slow, fast = network.start(window=5), model.start(window=5)  # type: ignore[operator]
-    for place in range(60):
-        ids = torch.tensor([[(7 * place) % VOCABULARY], [(5 * place) % VOCABULARY]])
-        expected, slow = network.step(ids, slow)  # type: ignore[operator]
-        found, fast = model.step(ids, fast)
-        torch.testing.assert_close(found, expected, rtol=2e-4, atol=2e-4)
-    assert fast.pool.keys.size(1) == 8 * 7  # of 2 × 60 tokens
-    assert fast.length == 60
+    state = assert_same_through_a_window(network, native_of(network), near=2e-4)
+    assert state.pool.keys.size(1) == 8 * 7  # of 2 × 60 tokens
 
 
 @torch.inference_mode()

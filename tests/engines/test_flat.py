@@ -8,41 +8,27 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.engines.small import PARTS, POSITIONS, VOCABULARY, make, sources
+from tests.engines.small import (
+    PARTS,
+    POSITIONS,
+    assert_same_steps,
+    assert_same_texts,
+    assert_same_through_a_window,
+    make,
+    sources,
+)
 
-from clearhead.decode import Settings, Special, write_all
+from clearhead.decode import Settings
 from clearhead.engines.choose import Engines
 from clearhead.engines.flat import ROOM, Flat, can_be_flat
-
-
-def begin(model: object, task: str, rows: int) -> object:
-    return model.start(sources(rows)) if task == "translate" else model.start()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("task", ["translate", "lm"])
-@torch.inference_mode()
 def test_flat_steps_equal_the_models(task: str, positions: str, parts: Sequence[str]) -> None:
     network = make(task, f"model.positions={positions}", *parts).double()
-    flat = Flat(network)  # type: ignore[arg-type]
-    slow, fast = (begin(model, task, 3) for model in (network, flat))
-    draw, rows = torch.Generator().manual_seed(7), 3
-    orders = (
-        (5, [0, 0, 1, 1, 2, 2]),
-        (1, [1, 0, 3, 3, 4, 5]),
-        (1, [2, 0, 0, 1, 2]),
-        (17, [4, 1]),
-        (3, [0, 0, 1]),
-        (1, [2]),
-    )
-    for tokens, order in orders:
-        ids = torch.randint(VOCABULARY, (rows, tokens), generator=draw)
-        expected, slow = network.step(ids, slow)  # type: ignore[operator]
-        found, fast = flat.step(ids, fast)  # type: ignore[arg-type]
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-        slow, fast = network.reorder(slow, torch.tensor(order)), flat.reorder(fast, torch.tensor(order))  # type: ignore[operator]
-        rows = len(order)
+    assert_same_steps(network, Flat(network), task, near=1e-10)  # type: ignore[arg-type]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,13 +41,7 @@ def test_flat_steps_equal_the_models(task: str, positions: str, parts: Sequence[
 )
 def test_the_same_texts_are_found(positions: str, parts: Sequence[str], beams: int, rows: int, seed: int) -> None:
     network = make("translate", f"model.positions={positions}", *parts, seed=seed).double()
-    chosen = Settings(beams=beams, n_best=beams, longest=13, scored=True)
-    asked = [[int(x) for x in row if x] for row in sources(rows)]
-    slow = write_all(network, asked, Special(0, 1, 2), chosen)
-    fast = write_all(Flat(network), asked, Special(0, 1, 2), chosen, rows=2)  # type: ignore[arg-type]
-    for one, other in zip(slow, fast, strict=True):
-        assert [each.ids for each in one] == [each.ids for each in other]
-        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-9)
+    assert_same_texts(network, Flat(network), beams, rows, near=1e-9)  # type: ignore[arg-type]
 
 
 @torch.inference_mode()
@@ -78,18 +58,10 @@ def test_beams_of_a_sentence_share_its_keys() -> None:
 
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
-@torch.inference_mode()
 def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str) -> None:
     network = make("lm", f"model.positions={positions}").double()
-    flat = Flat(network)  # type: ignore[arg-type]
-    slow, fast = network.start(window=5), flat.start(window=5)  # type: ignore[operator]
-    for place in range(60):
-        ids = torch.tensor([[(7 * place) % VOCABULARY], [(5 * place) % VOCABULARY]])
-        expected, slow = network.step(ids, slow)  # type: ignore[operator]
-        found, fast = flat.step(ids, fast)
-        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-    assert fast.keys[0].size(2) <= ROOM
-    assert fast.length == 60
+    state = assert_same_through_a_window(network, Flat(network), near=1e-10)  # type: ignore[arg-type]
+    assert state.keys[0].size(2) <= ROOM
 
 
 def test_what_has_parts_of_its_own_stays_as_it_is() -> None:

@@ -19,15 +19,23 @@ from torch import Tensor, nn
 from clearhead.decode.hypothesis import Hypothesis
 from clearhead.decode.plan import Prompts
 from clearhead.decode.settings import Settings
-from clearhead.engines.layout import CMemory, CPast, CStack, Layout, unsupported
+from clearhead.engines.layout import (
+    CMemory,
+    CPast,
+    CStack,
+    Layout,
+    input_that_is_written,
+    is_transformer_that_writes,
+    stack_that_writes,
+    unsupported,
+)
 from clearhead.engines.reading import Reader, Source, can_read
 from clearhead.engines.search import search
 from clearhead.engines.threads import Threads
 from clearhead.engines.vectors import Vectors
-from clearhead.models.assemble import TokenInput, smaller
-from clearhead.models.lm import LanguageModel, MaskedLanguageModel
+from clearhead.models.assemble import smaller
+from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import AttentionWriter
-from clearhead.nn import Decoder, Encoder
 from clearhead.nn.attention import join_heads
 
 SLOTS = 512  # that a past begins with
@@ -76,15 +84,10 @@ class Compiled:
 
     def __init__(self, network: AttentionWriter | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
         self.network, self.library, self.threads = network, library, Threads()
-        self.stack: Encoder | Decoder
-        embed: TokenInput
-        if isinstance(network, AttentionWriter):
-            self.stack, embed = network.decoder, network.target
-        else:
-            self.stack, embed = network.stack, network.tokens
+        self.stack = stack_that_writes(network)
         self.layout = Layout(self.stack, network.output.linear, library.clearhead_width(), int8)
         self.vocabulary = network.output.linear.out_features
-        self.vectors = Vectors(embed, concatenated=network.config.position_concat)
+        self.vectors = Vectors(input_that_is_written(network), concatenated=network.config.position_concat)
         self.reader = Reader(network, self.layout, library, int8) if can_read(network) else None
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -176,12 +179,12 @@ class Compiled:
 
 def reasons_against(network: Any) -> list[str]:
     """Why a network has no native steps; empty where it has."""
-    if not isinstance(network, AttentionWriter | LanguageModel) or isinstance(network, MaskedLanguageModel):
+    if not is_transformer_that_writes(network):
         return ["it is no Transformer that writes"]
     first = next(network.parameters())
     if first.device.type != "cpu" or first.dtype != torch.float32:
         return [f"it computes in {first.dtype} on {first.device}"]
-    return list(unsupported(network.decoder if isinstance(network, AttentionWriter) else network.stack))
+    return list(unsupported(stack_that_writes(network)))
 
 
 def _forget(state: State, window: int) -> None:

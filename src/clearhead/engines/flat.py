@@ -17,16 +17,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.engines.layout import unsupported
+from clearhead.engines.layout import (
+    input_that_is_written,
+    is_transformer_that_writes,
+    stack_that_writes,
+    unsupported,
+)
 from clearhead.engines.vectors import Vectors
-from clearhead.models.assemble import TokenInput, smaller
-from clearhead.models.lm import LanguageModel, MaskedLanguageModel
+from clearhead.models.assemble import smaller
+from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import AttentionWriter
 from clearhead.nn import (
     AddNorm,
-    Decoder,
     DecoderBlock,
-    Encoder,
     FeedForward,
     Mask,
     MultiHeadAttention,
@@ -225,13 +228,8 @@ class Flat:
 
     def __init__(self, network: AttentionWriter | LanguageModel):
         self.network = network
-        self.stack: Encoder | Decoder
-        embed: TokenInput
-        if isinstance(network, AttentionWriter):
-            self.stack, embed = network.decoder, network.target
-        else:
-            self.stack, embed = network.stack, network.tokens
-        self.vectors = Vectors(embed, concatenated=network.config.position_concat)
+        self.stack = stack_that_writes(network)
+        self.vectors = Vectors(input_that_is_written(network), concatenated=network.config.position_concat)
         with torch.inference_mode():
             self.blocks = [_parts(block) for block in self.stack.blocks]
             self.norm, self.output = _norm(self.stack.norm), Product(network.output.linear)
@@ -293,6 +291,4 @@ def flat(network: Any) -> Any:
 
 def can_be_flat(network: object) -> bool:
     """Whether this engine has all parts of a network."""
-    if not isinstance(network, AttentionWriter | LanguageModel) or isinstance(network, MaskedLanguageModel):
-        return False
-    return not [*unsupported(network.decoder if isinstance(network, AttentionWriter) else network.stack)]
+    return is_transformer_that_writes(network) and not [*unsupported(stack_that_writes(network))]

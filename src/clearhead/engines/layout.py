@@ -9,11 +9,15 @@ import ctypes
 from collections.abc import Iterator
 from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_void_p
 from threading import Lock
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from clearhead.models.assemble import TokenInput
+from clearhead.models.lm import LanguageModel, MaskedLanguageModel
+from clearhead.models.seq2seq import AttentionWriter
 from clearhead.nn import (
     AddNorm,
     Decoder,
@@ -277,8 +281,23 @@ class Layout:
         return own.data_ptr()
 
 
+def stack_that_writes(network: AttentionWriter | LanguageModel) -> Encoder | Decoder:
+    """The blocks that a token passes on its way to the next."""
+    return network.decoder if isinstance(network, AttentionWriter) else network.stack
+
+
+def input_that_is_written(network: AttentionWriter | LanguageModel) -> TokenInput:
+    """What makes vectors of the tokens that were written."""
+    return network.target if isinstance(network, AttentionWriter) else network.tokens
+
+
+def is_transformer_that_writes(network: object) -> TypeGuard[AttentionWriter | LanguageModel]:
+    """Whether it has steps at all."""
+    return isinstance(network, AttentionWriter | LanguageModel) and not isinstance(network, MaskedLanguageModel)
+
+
 def unsupported(stack: nn.Module) -> Iterator[str]:
-    """The parts of a stack that the native code does not have."""
+    """The parts of a stack that the engines of our own do not have."""
     for part in stack.modules():
         if isinstance(part, MultiHeadAttention) and not isinstance(part.kernel, Fused):
             yield "a score or a way of weighing of its own"
