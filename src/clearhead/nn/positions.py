@@ -65,7 +65,7 @@ class Waves(nn.Module):
         """sin and cos, each (T, D/2), or (B, T, D/2) when each row has its own start."""
         if _end(start, length) > len(self.sin):
             self._fill(2 * _end(start, length))
-        at = counting(start, length, self.sin.device)
+        at = counting(start, length, self.sin.device) if isinstance(start, Tensor) else slice(start, start + length)
         return self.sin[at], self.cos[at]
 
     def _fill(self, length: int) -> None:
@@ -142,11 +142,11 @@ class Rotary(RelativePositions):
         self.waves = Waves(dim, base)
 
     def rotate(self, x: Tensor, start: Start) -> Tensor:
-        """(B, H, T, D) -> the same, turned."""
+        """(B, H, T, D) -> the same, turned: (left, right) becomes (left cos - right sin, right cos + left sin)."""
         sin, cos = (wave.to(x.dtype) for wave in self.waves(start, x.size(-2)))
         sin, cos = (wave.unsqueeze(-3) if wave.dim() == 3 else wave for wave in (sin, cos))  # (B, 1, T, D/2)
-        left, right = x.chunk(2, dim=-1)
-        return torch.cat((left * cos - right * sin, right * cos + left * sin), dim=-1)
+        cos, sin = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)  # (…, T, D)
+        return torch.addcmul(x * cos, x.roll(x.size(-1) // 2, dims=-1), sin)
 
 
 class Alibi(RelativePositions):
