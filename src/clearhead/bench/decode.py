@@ -92,14 +92,15 @@ Taken = Mapping[str, float]  # milliseconds of each engine
 
 
 def run(peers: bool) -> Iterator[Figure]:
-    """The table of each size, and real text."""
+    """The table of each size, and real text, which is looked for first."""
+    sources = held_out(load(TEXT_MODEL), SENTENCES)
     for size in SIZES:
         table = {}
         for cell, taken in milliseconds(size, peers):
             table[cell] = taken
             yield from cell_figures(size, cell, taken)
         yield from mean_figures(size, table)
-    yield from text_figures(text_milliseconds(peers), SENTENCES)
+    yield from text_figures(text_milliseconds(peers, sources), len(sources))
 
 
 class Tuned:
@@ -267,10 +268,9 @@ def best(taken: Taken) -> float:
 # --- real text ---
 
 
-def text_milliseconds(peers: bool, sentences: int = SENTENCES) -> dict[str, float]:
-    """How long each engine takes to translate held-out sentences of Tatoeba, from tokens to tokens."""
+def text_milliseconds(peers: bool, sources: list[list[int]]) -> dict[str, float]:
+    """How long each engine takes to translate sentences, from tokens to tokens."""
     model = load(TEXT_MODEL)
-    sources = held_out(model, sentences)
     by_threads = {f"{TORCH}, {threads} threads": partial(torch_text_turn, sources, threads) for threads in THREADS}
     turns: dict[str, MakeTurn] = {**by_threads}
     if native() is not None:

@@ -85,7 +85,7 @@ class Compiled:
     def __init__(self, network: AttentionWriter | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
         self.network, self.library, self.threads = network, library, Threads()
         self.stack = stack_that_writes(network)
-        self.layout = Layout(self.stack, network.output.linear, library.clearhead_width(), int8)
+        self.layout = Layout(self.stack, network.output.linear, library, int8)
         self.vocabulary = network.output.linear.out_features
         self.vectors = Vectors(input_that_is_written(network), concatenated=network.config.position_concat)
         self.reader = Reader(network, self.layout, library, int8) if can_read(network) else None

@@ -43,6 +43,7 @@ class CLinear(ctypes.Structure):
         ("panels", c_void_p),
         ("scales", c_void_p),
         ("bias", c_void_p),
+        ("sums", c_void_p),
         ("inputs", c_int32),
         ("outputs", c_int32),
         ("bytes", c_int32),
@@ -177,8 +178,8 @@ class CTexts(ctypes.Structure):
 class Layout:
     """The structures of one model, and the memory that they point to."""
 
-    def __init__(self, stack: Encoder | Decoder, output: nn.Linear | None, width: int, int8: bool = False):
-        self.panel, self.int8 = 2 * width, int8
+    def __init__(self, stack: Encoder | Decoder, output: nn.Linear | None, library: ctypes.CDLL, int8: bool = False):
+        self.panel, self.group, self.int8 = 2 * library.clearhead_width(), library.clearhead_group(), int8
         self.kept: list[object] = []
         self.layers: list[MultiHeadAttention] = [block.self_attention for block in stack.blocks]  # type: ignore[misc]
         self.blocks = (CBlock * len(stack.blocks))(*(self._block(block) for block in stack.blocks))
@@ -267,12 +268,15 @@ class Layout:
         outputs, inputs = weight.shape
         missing = -outputs % self.panel
         weight, bias = F.pad(weight, (0, 0, 0, missing)), F.pad(bias, (0, missing))
-        scale = torch.ones_like(bias)
+        scale, sums, group = torch.ones_like(bias), torch.zeros_like(bias), 1
         if self.int8:
             scale = weight.abs().amax(1).clamp(min=1e-12) / 127  # (out,)
-            weight = (weight / scale.unsqueeze(1)).round().to(torch.int8)
-        panels = weight.view(-1, self.panel, inputs).transpose(1, 2)  # (panels, in, panel)
-        return CLinear(self._keep(panels), self._keep(scale), self._keep(bias), inputs, outputs, self.int8)
+            weight, group = F.pad((weight / scale.unsqueeze(1)).round(), (0, -inputs % self.group)), self.group
+            weight, sums = weight.to(torch.int8), weight.sum(1)
+        panels = weight.view(-1, self.panel, weight.size(1) // group, group).transpose(
+            1, 2
+        )  # (…, in / group, panel, group)
+        return CLinear(*map(self._keep, (panels, scale, bias, sums)), inputs, outputs, self.int8)
 
     def _keep(self, tensor: Tensor) -> int:
         """The address of a copy that stays."""

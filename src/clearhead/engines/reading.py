@@ -42,7 +42,7 @@ class Reader:
 
     def __init__(self, network: Seq2Seq, decoder: Layout, library: ctypes.CDLL, int8: bool):
         self.pad, self.decoder, self.library, self.threads = network.pad, decoder, library, Threads()
-        self.encoder = Layout(network.encoder, None, library.clearhead_width(), int8)
+        self.encoder = Layout(network.encoder, None, library, int8)
         self.vectors = Vectors(network.source, concatenated=network.config.position_concat)
 
     def read(self, source: Tensor) -> Source | None:

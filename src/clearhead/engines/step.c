@@ -7,7 +7,8 @@
    list of slots, so beams that change places or leave move no keys: only their lists change.
 
    Matrices are stored in panels of PANEL outputs: panel p holds, for each input, the weights of its PANEL outputs side
-   by side. A panel is used for all tokens before the next one is touched.
+   by side. A panel is used for all tokens before the next one is touched. Weights of one byte are multiplied as bytes
+   where the processor can do that, four inputs at a time: then the tokens are rounded to bytes, too.
 
    Everything runs inside one parallel region; each loop is shared by its threads, and ends where they meet.
    What others may call has names of its own: the C library has a `step`, too.                                           */
@@ -28,6 +29,11 @@ enum { WIDTH = 8, MOST = 6 };
 enum { WIDTH = 4, MOST = 6 };
 #endif
 enum { PANEL = 2 * WIDTH }; /* two registers of outputs, for up to MOST tokens at once */
+#if defined(__AVX512VNNI__)
+enum { GROUP = 4 };
+#else
+enum { GROUP = 1 };
+#endif
 
 typedef float vec __attribute__((vector_size(4 * WIDTH), aligned(4)));
 
@@ -37,8 +43,14 @@ enum { RELU, GELU, SWIGLU };
 typedef struct {
     const void *panels;                         /* float, or int8 */
     const float *scales, *bias;                 /* of each output, up to whole panels */
-    int32_t in, out, bytes;                     /* bytes: the panels are int8 */
+    const float *sums;                          /* of the bytes of each output */
+    int32_t in, out, bytes;                     /* bytes: the panels are int8, inputs in whole groups */
 } Linear;
+
+typedef struct {
+    uint8_t *bytes;                             /* (N, in), in whole groups: 128 stands for 0 */
+    float *scales;                              /* (N,) */
+} Rounded;                                      /* room for tokens as bytes */
 
 typedef struct {
     const float *gain, *shift;                  /* (D,); shift may be NULL */
@@ -113,6 +125,7 @@ typedef struct {
 } Input;
 
 int clearhead_width(void) { return WIDTH; }
+int clearhead_group(void) { return GROUP; }
 
 /* --- y = x W + b --- */
 
@@ -152,21 +165,61 @@ static inline vec of_bytes(const void *panel, int at) {
     }
 
 TILE(float_tile, of_floats)
-TILE(byte_tile, of_bytes)
+
+static inline int64_t in_groups(int in) { return (in + GROUP - 1) / GROUP * (int64_t)GROUP; }
+
+#if defined(__AVX512VNNI__)
+
+static inline __attribute__((always_inline)) void byte_tile(
+    const Linear *f, int64_t begin, const int8_t *panel, const Rounded *rounded, int64_t first, float *y, int stride,
+    const int tokens) {
+    int64_t in = in_groups(f->in);
+    const uint8_t *x = rounded->bytes + first * in;
+    __m512i low[MOST], high[MOST];
+    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) low[t] = high[t] = _mm512_setzero_si512();
+    for (int64_t i = 0; i < in; i += GROUP) {
+        __m512i a = _mm512_loadu_si512(panel + i * PANEL), b = _mm512_loadu_si512(panel + i * PANEL + GROUP * WIDTH);
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+            int32_t four;
+            memcpy(&four, x + t * in + i, sizeof four);
+            low[t] = _mm512_dpbusd_epi32(low[t], _mm512_set1_epi32(four), a);
+            high[t] = _mm512_dpbusd_epi32(high[t], _mm512_set1_epi32(four), b);
+        }
+    }
+    for (int half = 0; half < 2; half++) {
+        vec scale = of_floats(f->scales, begin + half * WIDTH), bias = of_floats(f->bias, begin + half * WIDTH);
+        vec zero = 128.0f * of_floats(f->sums, begin + half * WIDTH);
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+            vec sum = (vec)_mm512_cvtepi32_ps(half ? high[t] : low[t]);
+            *(vec *)(y + (int64_t)t * stride + half * WIDTH) = (sum - zero) * (rounded->scales[first + t] * scale) + bias;
+        }
+    }
+}
+
+#define BYTES(N) byte_tile(f, begin, (const int8_t *)panel, rounded, first, into, stride, N)
+
+#else
+
+TILE(widened_tile, of_bytes)
+#define BYTES(N) widened_tile(x, f->in, panel, f->scales + begin, f->bias + begin, into, stride, N)
+
+#endif
 
 #define CASE(N)                                                                                                          \
     case N:                                                                                                              \
-        if (f->bytes) byte_tile(x, f->in, panel, f->scales + begin, f->bias + begin, into, stride, N);                   \
+        if (f->bytes) BYTES(N);                                                                                          \
         else float_tile(x, f->in, panel, f->scales + begin, f->bias + begin, into, stride, N);                           \
         break;
 
-/* Some tokens (at most MOST) by one panel; what is over of the last panel is not written. */
-static void tile(const Linear *f, int p, const float *x, float *y, int tokens) {
+/* Some tokens (at most MOST) from `first` on by one panel; what is over of the last panel is not written. */
+static void tile(const Linear *f, int p, const float *x, const Rounded *rounded, float *y, int64_t first, int tokens) {
     int64_t begin = (int64_t)p * PANEL;
-    const char *panel = (const char *)f->panels + begin * f->in * (f->bytes ? 1 : sizeof(float));
+    const char *panel = (const char *)f->panels + begin * (f->bytes ? in_groups(f->in) : f->in * (int64_t)sizeof(float));
     float aside[MOST * PANEL];
     int whole = begin + PANEL <= f->out, stride = whole ? f->out : PANEL;
+    x += first * f->in, y += first * f->out;
     float *into = whole ? y + begin : aside;
+    (void)rounded;
     switch (tokens) {
         CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 #if defined(__AVX512F__)
@@ -177,16 +230,41 @@ static void tile(const Linear *f, int p, const float *x, float *y, int tokens) {
         memcpy(y + (int64_t)t * f->out + begin, aside + t * PANEL, sizeof(float) * (f->out - begin));
 }
 
+/* x (N, in) as bytes, each token with a scale of its own. */
+static void round_tokens(const Linear *f, const float *x, const Rounded *rounded, int tokens) {
+    int64_t in = in_groups(f->in);
+#pragma omp for schedule(static)
+    for (int t = 0; t < tokens; t++) {
+        const float *from = x + (int64_t)t * f->in;
+        uint8_t *into = rounded->bytes + t * in;
+        float largest = 1e-30f;
+        for (int i = 0; i < f->in; i++) largest = fabsf(from[i]) > largest ? fabsf(from[i]) : largest;
+        float factor = 127.0f / largest;
+        for (int i = 0; i < f->in; i++) into[i] = (uint8_t)(int32_t)(rintf(from[i] * factor) + 128.0f);
+        for (int64_t i = f->in; i < in; i++) into[i] = 128;
+        rounded->scales[t] = largest / 127.0f;
+    }
+}
+
 /* x (N, in) -> y (N, out) */
-static void linear(const Linear *f, const float *x, float *y, int tokens) {
+static void linear(const Linear *f, const float *x, const Rounded *rounded, float *y, int tokens) {
     int panels = (f->out + PANEL - 1) / PANEL, pieces = (tokens + MOST - 1) / MOST;
+    if (f->bytes && GROUP > 1) round_tokens(f, x, rounded, tokens);
 #pragma omp for schedule(static)
     for (int p = 0; p < panels; p++)
         for (int piece = 0; piece < pieces; piece++) {
-            int first = (int64_t)tokens * piece / pieces, last = (int64_t)tokens * (piece + 1) / pieces;
-            tile(f, p, x + (int64_t)first * f->in, y + (int64_t)first * f->out, last - first);
+            int64_t first = (int64_t)tokens * piece / pieces, last = (int64_t)tokens * (piece + 1) / pieces;
+            tile(f, p, x, rounded, y, first, last - first);
         }
 }
+
+/* Room for so many tokens of at most so many inputs; whether there was memory. */
+static int make_rounded(Rounded *rounded, int64_t tokens, int in) {
+    rounded->bytes = malloc(tokens * in_groups(in)), rounded->scales = malloc(sizeof(float) * tokens);
+    return rounded->bytes && rounded->scales;
+}
+
+static void free_rounded(Rounded *rounded) { free(rounded->bytes), free(rounded->scales); }
 
 /* --- parts of a block --- */
 
@@ -346,11 +424,12 @@ static void activate(const FeedForward *f, float *inner, const float *gate, int 
     }
 }
 
-static void feed_forward(const FeedForward *f, const float *x, float *inner, float *gate, float *y, int tokens) {
-    linear(&f->inner, x, inner, tokens);
-    if (f->activation == SWIGLU) linear(&f->gate, x, gate, tokens);
+static void feed_forward(const FeedForward *f, const float *x, const Rounded *rounded, float *inner, float *gate,
+                         float *y, int tokens) {
+    linear(&f->inner, x, rounded, inner, tokens);
+    if (f->activation == SWIGLU) linear(&f->gate, x, rounded, gate, tokens);
     activate(f, inner, gate, tokens);
-    linear(&f->outer, inner, y, tokens);
+    linear(&f->outer, inner, rounded, y, tokens);
 }
 
 static int most(int a, int b) { return a > b ? a : b; }
@@ -377,7 +456,9 @@ static int pass(const Stack *stack, const Own *own, const Memory *memory, float 
     int64_t N = tokens, keys = memory ? most(own->longest, memory->stride) : own->longest;
     float *work = malloc(sizeof(float) * N * (2 * D + wide + mixing + 2 * inner));
     float *all_scores = malloc(sizeof(float) * threads * heads * keys);
-    if (!work || !all_scores) return free(work), free(all_scores), 0;
+    Rounded rounded;
+    int there = make_rounded(&rounded, N, most(most(D, mixing), inner));
+    if (!there || !work || !all_scores) return free(work), free(all_scores), free_rounded(&rounded), 0;
     float *normal = work, *y = normal + N * D, *projected = y + N * D, *mixed = projected + N * wide;
     float *within = mixed + N * mixing, *gate = within + N * inner;
     int taken = 0;
@@ -389,24 +470,24 @@ static int pass(const Stack *stack, const Own *own, const Memory *memory, float 
         float *scores = all_scores + mine * heads * keys;
         for (int l = 0; l < stack->layers; l++) {
             const Block *b = stack->blocks + l;
-            linear(&b->self.project, input_of(&b->around_self, x, normal, tokens, D), projected, tokens);
+            linear(&b->self.project, input_of(&b->around_self, x, normal, tokens, D), &rounded, projected, tokens);
             attend_self(&b->self, own, l, projected, tokens, scores, mixed);
-            linear(&b->self.output, mixed, y, tokens);
+            linear(&b->self.output, mixed, &rounded, y, tokens);
             add(&b->around_self, x, y, tokens, D);
             if (b->cross.heads) {
-                linear(&b->cross.project, input_of(&b->around_cross, x, normal, tokens, D), projected, tokens);
+                linear(&b->cross.project, input_of(&b->around_cross, x, normal, tokens, D), &rounded, projected, tokens);
                 attend_cross(&b->cross, memory, l, projected, rows, tokens, scores, mixed);
-                linear(&b->cross.output, mixed, y, tokens);
+                linear(&b->cross.output, mixed, &rounded, y, tokens);
                 add(&b->around_cross, x, y, tokens, D);
             }
-            feed_forward(&b->feed, input_of(&b->around_feed, x, normal, tokens, D), within, gate, y, tokens);
+            feed_forward(&b->feed, input_of(&b->around_feed, x, normal, tokens, D), &rounded, within, gate, y, tokens);
             add(&b->around_feed, x, y, tokens, D);
         }
 #pragma omp for schedule(static)
         for (int t = 0; t < tokens; t++)
             if (stack->last.kind != NO_NORM) normalise(&stack->last, x + (int64_t)t * D, x + (int64_t)t * D, D);
     }
-    free(work), free(all_scores);
+    free(work), free(all_scores), free_rounded(&rounded);
     return 1;
 }
 
@@ -431,9 +512,12 @@ int clearhead_step(const Stack *stack, const Past *past, const Memory *memory, f
     if (!there) return 1;
     for (int64_t row = 0; last && each > 1 && row < rows; row++)
         memmove(x + row * D, x + ((row + 1) * each - 1) * D, sizeof(float) * D);
-#pragma omp parallel num_threads(threads)
-    linear(&stack->output, x, logits, kept);
-    return 0;
+    Rounded rounded;
+    there = make_rounded(&rounded, kept, D);
+#pragma omp parallel num_threads(threads) if (there)
+    if (there) linear(&stack->output, x, &rounded, logits, kept);
+    free_rounded(&rounded);
+    return !there;
 }
 
 /* --- reading a source --- */
@@ -442,19 +526,21 @@ int clearhead_step(const Stack *stack, const Past *past, const Memory *memory, f
 static int keys_and_values(const Stack *decoder, const float *x, float *keys, float *values, int tokens, int threads) {
     int64_t N = tokens;
     float *both = malloc(sizeof(float) * N * decoder->blocks->cross.source.out);
-    if (!both) return 0;
+    Rounded rounded;
+    int there = make_rounded(&rounded, N, decoder->blocks->cross.source.in) && both;
+    if (!there) return free(both), free_rounded(&rounded), 0;
 #pragma omp parallel num_threads(threads)
     for (int l = 0; l < decoder->layers; l++) {
         const Attention *a = &decoder->blocks[l].cross;
         int64_t K = a->groups * a->key_dim, V = a->groups * a->value_dim;
-        linear(&a->source, x, both, tokens);
+        linear(&a->source, x, &rounded, both, tokens);
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < N; t++) {
             memcpy(keys + (l * N + t) * K, both + t * (K + V), sizeof(float) * K);
             memcpy(values + (l * N + t) * V, both + t * (K + V) + K, sizeof(float) * V);
         }
     }
-    free(both);
+    free(both), free_rounded(&rounded);
     return 1;
 }
 
