@@ -170,6 +170,11 @@ static inline int64_t in_groups(int in) { return (in + GROUP - 1) / GROUP * (int
 
 #if defined(__AVX512VNNI__)
 
+/* sum += four products of each lane; in assembler, since a compiler may not know that sums can stay where they are. */
+static inline void add_products(__m512i *sum, __m512i x, __m512i w) {
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(w));
+}
+
 static inline __attribute__((always_inline)) void byte_tile(
     const Linear *f, int64_t begin, const int8_t *panel, const Rounded *rounded, int64_t first, float *y, int stride,
     const int tokens) {
@@ -182,11 +187,12 @@ static inline __attribute__((always_inline)) void byte_tile(
         _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
             int32_t four;
             memcpy(&four, x + t * in + i, sizeof four);
-            low[t] = _mm512_dpbusd_epi32(low[t], _mm512_set1_epi32(four), a);
-            high[t] = _mm512_dpbusd_epi32(high[t], _mm512_set1_epi32(four), b);
+            __m512i all = _mm512_set1_epi32(four);
+            add_products(&low[t], all, a);
+            add_products(&high[t], all, b);
         }
     }
-    for (int half = 0; half < 2; half++) {
+    _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) {
         vec scale = of_floats(f->scales, begin + half * WIDTH), bias = of_floats(f->bias, begin + half * WIDTH);
         vec zero = 128.0f * of_floats(f->sums, begin + half * WIDTH);
         _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
