@@ -103,7 +103,7 @@ class Served:
 
     def _write(self, items: list[Item]) -> Iterator[None]:
         rows = [self._row(item) for item in items]
-        for _ in write_together(self.model.network, rows):
+        for _ in write_together(self.model.engines.stepper(), rows):
             for item, row in zip(items, rows, strict=True):
                 if row.ended and item.wanted:
                     self.metrics.tokens.add(row.written, labels(model=self.name))
