@@ -10,7 +10,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from clearhead.bench import serve
-from clearhead.bench.serve import Heard, Measured, crowd, figures, measure, memory, quantile, real_sentences
+from clearhead.bench.serve import (
+    Heard,
+    Measured,
+    begin_and_end,
+    crowd,
+    figures,
+    measure,
+    memory,
+    quantile,
+    real_sentences,
+)
 from clearhead.errors import ConfigError
 
 WANTED = {"one": frozenset({"uno"}), "two": frozenset({"dos", "Dos"}), "three": frozenset({"tres"})}
@@ -98,3 +108,9 @@ def test_a_time_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("CLEARHEAD_BENCH_SECONDS", "soon")
     with pytest.raises(ConfigError, match="CLEARHEAD_BENCH_SECONDS=soon is not a number of seconds"):
         next(serve.run(peers=False))
+
+
+def test_memory_is_compared_by_medians_of_its_samples() -> None:
+    up_and_down = [10.0, 30.0, 10.0, 12.0, 11.0, 90.0, 11.0, 12.0, 11.0, 40.0, 11.0, 11.0, 10.0, 11.0, 13.0]
+    assert begin_and_end(up_and_down) == (10.0, 11.0)
+    assert begin_and_end([7.0]) == (7.0, 7.0)

@@ -32,6 +32,13 @@ def test_an_address_names_the_port_that_was_free() -> None:
             taken.listen()
 
 
+def test_a_short_answer_waits_for_no_acknowledgement() -> None:
+    with Place(port=0).listen() as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_name_that_nobody_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise OSError(socket.EAI_NONAME, "Name or service not known (while attempting to bind)")

@@ -108,17 +108,41 @@ class Measured:
     together: Heard
     together_seconds: float
     clients: int
-    memory: tuple[float, float]  # bytes of the service when it is warm, and at the end
+    memory: tuple[float, float]  # bytes of the service when it is warm, and at the end, each the median of some samples
 
 
 def measure(address: str, model: str, wanted: Mapping[str, frozenset[str]], clients: int, seconds: float) -> Measured:
     """Ask for so many seconds in all."""
     alone, alone_seconds = crowd(address, model, wanted, 1, ALONE * seconds)
     warm, warm_seconds = crowd(address, model, wanted, clients, ALONE * seconds)
-    begin = memory(address)
-    rest, rest_seconds = crowd(address, model, wanted, clients, (1 - 2 * ALONE) * seconds)
+    with sampled(address) as samples:
+        rest, rest_seconds = crowd(address, model, wanted, clients, (1 - 2 * ALONE) * seconds)
     together = Heard(warm.times + rest.times, warm.wrong + rest.wrong, warm.errors + rest.errors)
-    return Measured(alone, alone_seconds, together, warm_seconds + rest_seconds, clients, (begin, memory(address)))
+    return Measured(alone, alone_seconds, together, warm_seconds + rest_seconds, clients, begin_and_end(samples))
+
+
+@contextmanager
+def sampled(address: str, every: float = 1.0) -> Iterator[list[float]]:
+    """The memory of the service again and again: it goes up and down with what is being computed."""
+    samples, over = [memory(address)], threading.Event()
+
+    def sample() -> None:
+        while not over.wait(every):
+            samples.append(memory(address))
+
+    watching = threading.Thread(target=sample)
+    watching.start()
+    try:
+        yield samples
+    finally:
+        over.set()
+        watching.join()
+
+
+def begin_and_end(samples: Sequence[float]) -> tuple[float, float]:
+    """The medians of the first and of the last fifth."""
+    some = max(1, len(samples) // 5)
+    return statistics.median(samples[:some]), statistics.median(samples[-some:])
 
 
 def crowd(
