@@ -58,7 +58,7 @@ class Place:
             number = problem.errno or 0
             reason = os.strerror(number) if number > 0 else "there is no such address"
             raise ConfigError(f"cannot listen on {self.host}, port {self.port}: {reason}; choose another") from None
-        # Its connections inherit this. Otherwise the body of a short answer waits 40 ms for its head to be acknowledged.
+        # Its connections inherit this; else the body of a short answer waits 40 ms until its head is acknowledged.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
 
