@@ -139,7 +139,7 @@ class Model:
         return sum(4 * tokens * layer.kv_heads * (layer.key_dim + layer.value_dim) for layer in layers)
 
     def _tokens(self, ids: list[int], settings: Settings, window: int | None) -> Iterator[int]:
-        if self.engines.wanted == "ct2":
+        if self.engines.wanted == "ct2" and not self.engines.changed:
             yield from self.engines.ct2(self._special).generate(ids, settings)
             return
         prompts, model = Prompts([ids]), self.engines.stepper(settings.longest // LONG * MANY, settings)

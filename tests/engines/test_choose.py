@@ -14,6 +14,7 @@ from clearhead.engines.compiled import Compiled
 from clearhead.engines.compiler import native
 from clearhead.engines.flat import Flat
 from clearhead.errors import ConfigError, EngineError
+from clearhead.look.interventions import heads_off, positions_off, scale_off
 from clearhead.models.build import Sizes, build
 
 needs_compiler = pytest.mark.skipif(native() is None, reason="no C compiler (cc, gcc or clang) on this machine")
@@ -94,3 +95,20 @@ def test_a_run_folder_is_not_needed(tmp_path: Path) -> None:
     engines = Engines(make(), folder=tmp_path / "ct2")
     assert engines.write_all([], SPECIAL, Settings()) == []
     assert not (tmp_path / "ct2").exists()
+
+
+def test_a_network_that_somebody_changes_writes_by_itself() -> None:
+    network = make()
+    engines = Engines(network)
+    fast = engines.stepper()
+    assert fast is not network
+    with positions_off(network):
+        assert engines.stepper() is network
+    with scale_off(network):
+        assert engines.stepper() is network
+    with heads_off(network, "decoder.0.cross", [1]):
+        assert engines.stepper() is network
+    assert engines.stepper() is fast
+    with torch.no_grad():
+        next(network.parameters()).add_(1.0)  # it learned something
+    assert engines.stepper() is network

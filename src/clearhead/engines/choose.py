@@ -6,7 +6,7 @@ at once, and compiled only when there is much to write. Where it cannot be had, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -42,18 +42,20 @@ class Engines:
     _judged: int = field(default=0, init=False)  # texts on which the loss of int8 was said
     _compiled: Compiled | None = field(default=None, init=False)
     _ct2: Ct2 | None = field(default=None, init=False)
+    _made_of: list[tuple[int, ...]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         if self.wanted not in ENGINES:
             raise ConfigError(f"unknown engine {self.wanted}; {nearest(self.wanted, ENGINES)}")
         if self.int8 and self.wanted == "torch":
             raise ConfigError("int8 weights need the engine compiled or ct2; the engine torch computes in float32")
+        self._made_of = parts_of(self.network)
 
     def write_all(
         self, sources: Sequence[Sequence[int]], special: Special, settings: Settings
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, the best first."""
-        if self.wanted == "ct2":
+        if self.wanted == "ct2" and not self.changed:
             return self.ct2(special, sources[:SAMPLE]).write_all(sources, special, settings)
         stepper = self.stepper(len(sources), settings)
         streams = cores() if stepper is self._compiled else 1
@@ -75,12 +77,19 @@ class Engines:
 
     def stepper(self, texts: int = 1, settings: Settings | None = None) -> Any:
         """What makes the steps: native code, torch's operations, or the network, which alone says where it looks."""
+        if self.changed:
+            return self.network
         must = self.wanted == "compiled" or self.int8
         if settings is not None and settings.coverage_penalty and not must:
             return self.network
         if self._compiled is None and self.wanted != "torch":
             self._compiled = self._compile() if must else self._compiled_if_easy(texts)
         return self._compiled or self._flat
+
+    @property
+    def changed(self) -> bool:
+        """Whether the network is no longer what was loaded: it learned, or somebody tries what else it could be."""
+        return parts_of(self.network) != self._made_of
 
     @cached_property
     def _flat(self) -> Any:
@@ -100,6 +109,27 @@ class Engines:
             return None
         library = native() if texts >= MANY else kept()
         return None if library is None else Compiled(self.network, library)
+
+
+def parts_of(network: Any) -> list[tuple[int, ...]]:
+    """What tells whether a network has changed: its modules, their functions and hooks, and the versions of weights.
+
+    Engines have copies of the weights, and know nothing of a hook.
+    """
+    modules = [
+        (
+            id(part),
+            len(part._forward_hooks),
+            len(part._forward_pre_hooks),
+            *map(id, filter(callable, vars(part).values())),
+        )
+        for part in network.modules()
+    ]
+    return [*modules, *((id(weight), weight._version) for weight in network.parameters() if not weight.is_inference())]
+
+
+def _functions_of(part: Any) -> Iterator[int]:
+    return (id(each) for each in vars(part).values() if callable(each))
 
 
 @dataclass(frozen=True)
