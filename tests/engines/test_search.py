@@ -159,3 +159,22 @@ def test_padding_between_tokens_is_left_to_the_model() -> None:
     assert model.reader is not None
     assert model.reader.read(source) is None
     assert model.start(source).source.lengths.tolist() == [3, 4]  # type: ignore[union-attr]
+
+
+@torch.inference_mode()
+def test_rows_that_have_changed_places_are_left_to_the_definition() -> None:
+    model, chosen = native_of(make("translate")), Settings(beams=2, longest=9)
+    straight = write(model, model.start(sources(3)), Prompts([[1]] * 3, 2), chosen)
+    moved = model.reorder(model.start(sources(3)), torch.tensor([2, 0, 2, 1]))
+    assert model.search(moved, Prompts([[1]] * 4, 2), chosen) is None
+    found = write(model, moved, Prompts([[1]] * 4, 2), chosen)
+    assert [row[0].ids for row in found] == [straight[i][0].ids for i in (2, 0, 2, 1)]
+    assert model.search(model.start(sources(3)), Prompts([[1]] * 2, 2), chosen) is None
+
+
+def test_longer_tables_of_places_leave_the_shorter_ones_alone() -> None:
+    vectors = native_of(make("translate", "model.positions=sinusoidal")).vectors
+    assert vectors.reach(5)
+    before = vectors.structure()
+    assert vectors.reach(500)
+    assert any(each.numel() and each.data_ptr() == before.places for each in vectors._kept)

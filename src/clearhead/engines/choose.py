@@ -60,7 +60,7 @@ class Engines:
         stepper = self.stepper(len(sources), settings)
         streams = cores() if stepper is self._compiled else 1
         found = write_all(stepper, sources, special, settings, streams=streams)
-        if self.int8 and self._judged < min(SAMPLE, len(sources)):
+        if self.int8 and stepper is self._compiled and self._judged < min(SAMPLE, len(sources)):
             self._judged = min(SAMPLE, len(sources))
             judged = slice(self._judged)
             self.on_note(str(loss_of_int8(self.network, sources[judged], found[judged], special, settings)))
@@ -117,12 +117,7 @@ def parts_of(network: Any) -> list[tuple[int, ...]]:
     Engines have copies of the weights, and know nothing of a hook.
     """
     modules = [
-        (
-            id(part),
-            len(part._forward_hooks),
-            len(part._forward_pre_hooks),
-            *map(id, filter(callable, vars(part).values())),
-        )
+        (id(part), len(part._forward_hooks), len(part._forward_pre_hooks), *_functions_of(part))
         for part in network.modules()
     ]
     return [*modules, *((id(weight), weight._version) for weight in network.parameters() if not weight.is_inference())]

@@ -70,6 +70,10 @@ class State:
     source: Source | None = None
     sentence: Tensor | None = None  # (B,) int32, which sentence a row is about
 
+    def has_a_row_for_each(self, sentences: int) -> bool:
+        """Whether row i is about sentence i, and there are so many; a text has one beginning for all its rows."""
+        return self.sentence is None or torch.equal(self.sentence, torch.arange(sentences, dtype=torch.int32))
+
     def memory(self) -> CMemory | None:
         """The structure of what is looked at across."""
         source, sentence = self.source, self.sentence

@@ -37,7 +37,7 @@ def search(model: Compiled, state: State, prompts: Prompts, settings: Settings) 
     """What `write` gives, or none where that is not for native code."""
     longest = [settings.longest] * len(prompts.ids) if prompts.longest is None else prompts.longest
     lengths = {len(prompt) for prompt in prompts.ids}
-    fresh = state.length == 0 and state.window is None
+    fresh = state.length == 0 and state.window is None and state.has_a_row_for_each(len(prompts.ids))
     if not (is_plain(settings) and fresh and len(lengths) == 1 and min(lengths) > 0 and min(longest) > 0):
         return None
     end = min(lengths) + max(longest)

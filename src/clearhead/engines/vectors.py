@@ -16,6 +16,7 @@ class Vectors:
     def __init__(self, embed: TokenInput, *, concatenated: bool):
         self.embed, self.concatenated = embed, concatenated
         self.places = torch.empty(1, 0, 0)  # (1, positions, D)
+        self._kept: list[Tensor] = []  # shorter ones: another thread may still compute with them
 
     def reach(self, end: int) -> bool:
         """Whether places are added, and there are so many."""
@@ -27,6 +28,7 @@ class Vectors:
                 return False
             with torch.inference_mode():
                 nothing = self.embed.tokens.table.weight.new_zeros(1, room, self.embed.tokens.dim)
+                self._kept.append(self.places)
                 self.places = self.embed.positions(nothing)
         return True
 
