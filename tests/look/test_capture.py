@@ -102,8 +102,12 @@ def written_out(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Tenso
     return found
 
 
+learning_or_not = pytest.mark.parametrize("learning", [True, False], ids=["gradients", "no gradients"])
+
+
+@learning_or_not
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_captured_weights_are_those_of_the_explicit_equation(case: tuple[str, dict[str, Any]]) -> None:
+def test_captured_weights_are_those_of_the_explicit_equation(case: tuple[str, dict[str, Any]], learning: bool) -> None:
     model, inputs = made(*case)
     expected = written_out(model, inputs)
     if case[1].get("context") == "attention":
@@ -112,21 +116,26 @@ def test_captured_weights_are_those_of_the_explicit_equation(case: tuple[str, di
     assert {name.removesuffix(".weights") for name in names} == set(expected)
     if not names:
         return
-    with capture(model, *names) as seen:
+    with torch.set_grad_enabled(learning), capture(model, *names) as seen:
         model(*inputs)
     for name, weights in expected.items():
         torch.testing.assert_close(seen[f"{name}.weights"], weights.detach(), rtol=0, atol=1e-12)
 
 
+@learning_or_not
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_everything_fits_together_and_nothing_changes(case: tuple[str, dict[str, Any]]) -> None:
+def test_everything_fits_together_and_nothing_changes(case: tuple[str, dict[str, Any]], learning: bool) -> None:
     model, inputs = made(*case)
-    before = model(*inputs)
-    with capture(model, "*") as seen:
-        after = model(*inputs)
+    with torch.set_grad_enabled(learning):
+        before = model(*inputs)
+        with capture(model, "*") as seen:
+            after = model(*inputs)
+        afterwards = model(*inputs)
     assert set(seen) == set(probes(model))
-    torch.testing.assert_close(after, before, rtol=0, atol=0)
-    torch.testing.assert_close(seen["logits"], before.detach(), rtol=0, atol=0)
+    within = 0 if learning else 1e-12  # without gradients the mixture is that of the weights that are seen
+    torch.testing.assert_close(after, before, rtol=0, atol=within)
+    torch.testing.assert_close(seen["logits"], after.detach(), rtol=0, atol=0)
+    torch.testing.assert_close(afterwards, before, rtol=0, atol=0)
     for name in (name.removesuffix(".weights") for name in seen if name.endswith(".weights")):
         weights, value, mixed = (seen[f"{name}.{what}"] for what in ("weights", "value", "mixed"))
         shared = value.repeat_interleave(weights.size(1) // value.size(1), dim=1)
@@ -208,15 +217,20 @@ def test_a_step_through_the_cache_sees_what_reading_all_at_once_sees() -> None:
 @pytest.mark.parametrize("relative", [None, Rotary(6), Alibi(5), T5Relative(5)], ids=lambda each: type(each).__name__)
 @pytest.mark.parametrize("mask", [Mask(), Mask(causal=True), Mask(window=4), Mask(causal=True, window=3)], ids=str)
 @pytest.mark.parametrize("strip", [1, 200, 2**19])
-def test_strips_of_any_height_give_the_same(relative: Any, mask: Mask, strip: int, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("padded", [True, False])
+@learning_or_not
+def test_strips_of_any_height_give_the_same(
+    relative: Any, mask: Mask, strip: int, padded: bool, learning: bool, monkeypatch: Any
+) -> None:
     torch.manual_seed(2)
     monkeypatch.setattr(call, "STRIP", strip)
     layer = MultiHeadAttention(30, 5, relative=relative).double()
     stack = Encoder([EncoderBlock(30, 5, attention=layer)]).double()
     x, real = torch.randn(2, 13, 30).double(), length_mask(torch.tensor([13, 9]))
-    mask = mask & real
-    with capture(stack, "encoder.0.self.weights", "encoder.0.self.scores") as seen:
-        stack(x, mask=mask)
+    mask = mask & real if padded else mask
+    with torch.set_grad_enabled(learning), capture(stack, "encoder.0.self.weights", "encoder.0.self.scores") as seen:
+        written = stack(x, mask=mask)
+    torch.testing.assert_close(written, stack(x, mask=mask), rtol=0, atol=1e-12)
     torch.testing.assert_close(seen["encoder.0.self.weights"], layer.weights(x, mask=mask).detach(), rtol=0, atol=1e-12)
     expected = layer.weights(x).detach()
     torch.testing.assert_close(seen["encoder.0.self.scores"].softmax(-1), expected, rtol=0, atol=1e-12)
@@ -271,6 +285,7 @@ def test_the_hooks_are_gone_whatever_happens() -> None:
     with pytest.raises(RuntimeError, match="stop"):
         interrupted()
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in decoder.modules())
+    assert not any("forward" in vars(part) for part in decoder.modules())
     kept = seen["decoder.0.self.weights"].clone()
     decoder(2 * x, memory)
     torch.testing.assert_close(seen["decoder.0.self.weights"], kept, rtol=0, atol=0)
@@ -288,13 +303,45 @@ def test_captured_numbers_carry_no_gradient_and_training_goes_on() -> None:
         torch.testing.assert_close(decoder.get_parameter(name).grad, gradient, rtol=0, atol=0)
 
 
+@torch.no_grad()
+def test_captures_inside_each_other_see_the_same_and_leave_what_was_there() -> None:
+    decoder, x, memory = small_decoder(), *torch.randn(2, 2, 5, 12).double()
+    kernel: Any = decoder.blocks[1].cross_attention.kernel
+    own = kernel.forward = lambda *given: type(kernel).forward(kernel, *given)
+    with capture(decoder, "*.weights") as outer:
+        with capture(decoder, "*.weights") as inner:
+            decoder(x, memory)
+        decoder(2 * x, memory)
+    assert kernel.forward is own
+    twice = "decoder.0.self.weights"
+    assert not torch.equal(outer[twice], inner[twice])
+    with capture(decoder, "*.weights") as alone:
+        decoder(x, memory)
+    torch.testing.assert_close(inner, alone, rtol=0, atol=0)
+
+
+def test_dropout_of_weights_goes_on_while_they_are_seen() -> None:
+    decoder, x, memory = small_decoder(), *torch.randn(2, 2, 5, 12).double()
+    for part in decoder.modules():
+        if isinstance(part, Fused):
+            part.dropout = 0.5
+    with torch.no_grad():
+        torch.manual_seed(3)
+        before = decoder.train()(x, memory)
+        torch.manual_seed(3)
+        with capture(decoder, "*.weights") as seen:
+            after = decoder(x, memory)
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    torch.testing.assert_close(seen["decoder.1.self.weights"].sum(-1), torch.ones(2, 3, 5).double())
+
+
 def test_only_what_is_asked_for_is_computed() -> None:
     decoder, x, memory = small_decoder(), *torch.randn(2, 2, 5, 12).double()
     with capture(decoder, "decoder.1.cross.weights") as seen:
-        hooked = [path for path, part in decoder.named_modules() if part._forward_hooks]
+        changed = [path for path, part in decoder.named_modules() if part._forward_hooks or "forward" in vars(part)]
         decoder(x, memory)
     assert list(seen) == ["decoder.1.cross.weights"]
-    assert hooked == ["blocks.1.cross_attention.kernel"]
+    assert changed == ["blocks.1.cross_attention.kernel"]
 
 
 def test_stacks_are_called_by_what_they_do() -> None:

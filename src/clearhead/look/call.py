@@ -1,15 +1,16 @@
 """One call of an attention layer, and what can be seen of it by the explicit equation.
 
-The fused kernel keeps no weights, so they are computed again from the queries and keys that it was given: only for the
-heads that are asked for, and a strip of queries at a time, over the keys that these can see. So one head of a long text
-needs its own matrix and little more.
+The fused kernel keeps no weights, so they are computed from the queries and keys that it was given: only for the heads
+that are asked for, and a strip of queries at a time, over the keys that these can see. So one head of a long text needs
+its own matrix and little more. Where all heads are asked for, their weights also give the mixture, and the kernel is
+not needed.
 
     B batch, H heads, G key-value heads, T queries, S keys, D key size, V value size
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -56,13 +57,24 @@ class AttentionCall:
 
     def weights(self) -> Tensor:
         """(B, H, T, S): exactly 0 where nothing may be seen."""
-        if self.weigh is softmax and self.score in Fused.scales:
-            return self._in_strips(partial(softmax_of_products, Fused.scales[self.score]), self.mask)
-        return self._in_strips(Explicit(self.score, self.weigh).weights, self.mask)
+        return self._put_together(self._strips(self._weigh, self.mask))
+
+    def weights_and_mixture(self) -> tuple[Tensor, Tensor]:
+        """The same, and the values weighed with them, (B, H, T, V)."""
+        batch, heads, queries, _ = self.q.shape
+        v = share_heads(self.v, heads)
+        mixed = v.new_empty(batch, queries, heads, v.size(-1)).transpose(1, 2)  # so that heads join without a copy
+
+        def mixing() -> Iterator[Strip]:
+            for strip in self._strips(self._weigh, self.mask):
+                mixed[..., strip.queries, :] = strip.found @ v[..., strip.keys, :]
+                yield strip
+
+        return self._put_together(mixing()), mixed
 
     def scores(self) -> Tensor:
         """(B, H, T, S): what the softmax reads, before the mask."""
-        return self._in_strips(Explicit(self.score, weigh=lambda scores, _: scores).weights, Mask())
+        return self._put_together(self._strips(Explicit(self.score, weigh=lambda scores, _: scores).weights, Mask()))
 
     def visible(self) -> Tensor:
         """(B, T, S): True = may be seen."""
@@ -70,38 +82,72 @@ class AttentionCall:
         keys = self.k.size(-2)
         return self.mask.table_of(queries, keys, self.offset, self.q.device).expand(batch, queries, keys)
 
-    def _in_strips(self, weigh: Weights, mask: Mask) -> Tensor:
+    @property
+    def _weigh(self) -> Weights:
+        if self.weigh is softmax and self.score in Fused.scales:
+            return partial(softmax_of_products, Fused.scales[self.score])
+        return Explicit(self.score, self.weigh).weights
+
+    def _strips(self, weigh: Weights, mask: Mask) -> Iterator[Strip]:
+        """Some queries at a time, over the keys that these can see."""
         batch, heads, queries, _ = self.q.shape
         k = share_heads(self.k, heads)
         keys = k.size(-2)
-        whole = self.q.new_empty(batch, heads, queries, keys)
         rows = max(1, STRIP // max(1, batch * heads * keys))
         for first in range(0, queries, rows):
             last = min(first + rows, queries)
             low, high = mask.reach(first, last, keys, self.offset)
-            seen = Mask(table=mask.rows(first, last, low, high, self.offset, self.q.device))
+            seen = mask
+            if not mask.is_only_causal:
+                seen = Mask(table=mask.rows(first, last, low, high, self.offset, self.q.device))
             stands = self.offset + first - low  # only distances count, so the keys of a strip begin at 0
             found = weigh(self.q[..., first:last, :], k[..., low:high, :], seen, stands, self.bias)
-            if found.shape == whole.shape:
-                return found
-            strip = whole[..., first:last, :]
-            strip[..., :low] = strip[..., high:] = 0.0
-            strip[..., low:high] = found
-        return whole
+            yield Strip(slice(first, last), slice(low, high), found)
+
+    def _put_together(self, strips: Iterator[Strip]) -> Tensor:
+        """(B, H, T, S); 0 where no strip reaches."""
+        batch, heads, queries, _ = self.q.shape
+        shape = (batch, heads, queries, self.k.size(-2))
+        whole = None
+        for strip in strips:
+            if strip.found.shape == shape:
+                return strip.found
+            whole = self.q.new_empty(shape) if whole is None else whole
+            rows = whole[..., strip.queries, :]
+            rows[..., : strip.keys.start] = rows[..., strip.keys.stop :] = 0.0
+            rows[..., strip.keys] = strip.found
+        return self.q.new_empty(shape) if whole is None else whole
+
+
+@dataclass(frozen=True)
+class Strip:
+    """What was found for some queries over some keys."""
+
+    queries: slice
+    keys: slice
+    found: Tensor  # (B, H, queries, keys)
 
 
 def softmax_of_products(
     scale: float | None, q: Tensor, k: Tensor, mask: Mask, offset: int, bias: Bias | None
 ) -> Tensor:
-    """As `Explicit.weights` for dot products and a mask that is a table, with as little memory traffic as it takes."""
+    """As `Explicit.weights` for dot products, with as little memory traffic as it takes.
+
+    The mask is a table, or only causal: then all queries see the keys up to the first of them.
+    """
     scores = (q * (q.size(-1) ** -0.5 if scale is None else scale)) @ k.transpose(-2, -1)  # (B, H, T, S)
     if bias is not None:
         position = torch.arange(offset, offset + q.size(-2), device=q.device)
         scores += bias(position, torch.arange(k.size(-2), device=q.device))
+    lowest = torch.finfo(q.dtype).min
+    if mask.is_only_causal:
+        later = scores[..., offset + 1 :]  # (B, H, T, S - offset - 1)
+        later += torch.full(later.shape[-2:], lowest, dtype=q.dtype, device=q.device).triu_()
+        return scores.softmax(-1)
     if mask.table is None:
         return scores.softmax(-1)
     visible = mask.table.unsqueeze(-3)  # (1, T, S) or (B, 1, T, S)
-    scores += torch.zeros_like(visible, dtype=q.dtype).masked_fill_(~visible, torch.finfo(q.dtype).min)
+    scores += torch.zeros_like(visible, dtype=q.dtype).masked_fill_(~visible, lowest)
     weights, sees = scores.softmax(-1), visible.any(-1, keepdim=True)
     return weights if sees.all() else weights.mul_(sees)  # a row that sees nothing is all zeros
 

@@ -12,7 +12,7 @@ part that computes several times, as in writing token by token, leaves what it c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from clearhead.errors import ProbeError
 from clearhead.look.call import SEEN
 from clearhead.look.look import span
-from clearhead.look.probes import Computed, Heads, Probe, probes
+from clearhead.look.probes import Computed, Heads, Instead, Probe, probes
 
 
 @contextmanager
@@ -32,15 +32,14 @@ def capture(model: nn.Module, *patterns: str, heads: int | Sequence[int] | None 
     wanted = choose(probes(model), patterns)
     _check_heads(wanted, chosen)
     seen: dict[str, Tensor] = {}
-    hooks = [
-        probe.module.register_forward_hook(_recorder(seen, name, probe, chosen), with_kwargs=True)
-        for name, probe in wanted.items()
-    ]
-    try:
+    with ExitStack() as until_the_end:
+        for name, probe in wanted.items():
+            if probe.instead is not None and chosen is None:
+                until_the_end.enter_context(_computing_instead(seen, name, probe, probe.instead))
+            else:
+                recorder = _recorder(seen, name, probe, chosen)
+                until_the_end.callback(probe.module.register_forward_hook(recorder, with_kwargs=True).remove)
         yield seen
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _recorder(seen: dict[str, Tensor], name: str, probe: Probe, heads: Heads) -> Any:
@@ -49,6 +48,30 @@ def _recorder(seen: dict[str, Tensor], name: str, probe: Probe, heads: Heads) ->
             seen[name] = probe.read(Computed(module, given, named, gave), heads).detach()
 
     return record
+
+
+@contextmanager
+def _computing_instead(seen: dict[str, Tensor], name: str, probe: Probe, instead: Instead) -> Iterator[None]:
+    """Let the module compute by what is seen; in training it computes as always, and what is seen is recomputed."""
+    module, before = probe.module, vars(probe.module).get("forward")
+    forward = module.forward
+
+    def compute(*given: Any) -> Tensor:
+        if torch.is_grad_enabled() or module.training:
+            gave: Tensor = forward(*given)
+            with torch.no_grad():
+                seen[name] = probe.read(Computed(module, given, {}, gave), None).detach()
+        else:
+            gave, seen[name] = instead(*given)
+        return gave
+
+    module.forward = compute
+    try:
+        yield
+    finally:
+        del module.forward
+        if before is not None:
+            module.forward = before
 
 
 def choose(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]:

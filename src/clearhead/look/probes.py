@@ -17,7 +17,7 @@ attends does so in its layer 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from clearhead.nn import (
     Encoder,
     Explicit,
     FlattenOutput,
+    Fused,
     Mask,
     MultiHeadAttention,
     Recurrent,
@@ -45,6 +46,7 @@ from clearhead.nn import (
 Stack = Encoder | Decoder | Recurrent | ContextDecoder | AttentionDecoder
 Heads = list[int] | None  # those that are asked for; None = all
 Read = Callable[["Computed", Heads], Tensor]
+Instead = Callable[..., tuple[Tensor, Tensor]]  # what the module is given -> what it gives, what is seen of it
 Named = Iterator[tuple[str, "Probe"]]
 
 
@@ -65,6 +67,7 @@ class Probe:
     module: nn.Module
     read: Read
     heads: int | None = None  # how many it has; None = it is no matter of heads
+    instead: Instead | None = None  # what gives the same as the module without gradients, and what is seen, for less
 
 
 def probes(model: nn.Module) -> dict[str, Probe]:
@@ -130,8 +133,10 @@ def _of_block(block: Any) -> Named:
     for part in ("self", "cross"):
         layer = getattr(block, f"{part}_attention", None)
         if isinstance(layer, MultiHeadAttention):
-            seen = _of_attention(layer.kernel, _through_kernel, layer.heads)
-            yield from ((f"{part}.{what}", probe) for what, probe in seen)
+            seen = dict(_of_attention(layer.kernel, _through_kernel, layer.heads))
+            if isinstance(layer.kernel, Fused):
+                seen["weights"] = replace(seen["weights"], instead=_without_kernel(layer.kernel))
+            yield from ((f"{part}.{what}", probe) for what, probe in seen.items())
             yield f"{part}.output", Probe(layer, _gave)
     yield "feed_forward.inner", Probe(block.feed_forward.outer, _first_given)
     yield "feed_forward.output", Probe(block.feed_forward, _gave)
@@ -170,6 +175,16 @@ def _through_kernel(computed: Computed) -> AttentionCall:
     """Of `Fused` or `Explicit`."""
     kernel, (q, k, v, mask, offset, bias) = computed.module, computed.given
     return AttentionCall(kernel.score, getattr(kernel, "weigh", softmax), q, k, v, mask, offset, bias, computed.gave)
+
+
+def _without_kernel(kernel: Fused) -> Instead:
+    """The mixture by the weights that are seen, instead of by a kernel that would compute them once more."""
+
+    def mix(*given: Any) -> tuple[Tensor, Tensor]:
+        weights, mixed = _through_kernel(Computed(kernel, given, {}, gave=None)).weights_and_mixture()
+        return mixed, weights
+
+    return mix
 
 
 def _aligned(computed: Computed) -> AttentionCall:
