@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,13 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def without_compiler(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("PATH", str(folder / "empty"))
     monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(compiler, "find_spec", lambda _name: None)
+
+
+def script(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]), encoding="utf-8")
+    path.chmod(0o755)
+    return path
 
 
 @pytest.mark.skipif(compiler._compiler() is None, reason="no C compiler on this machine")
@@ -43,10 +51,7 @@ def test_without_a_compiler_there_is_nothing(own_cache: Path, monkeypatch: pytes
 
 
 def test_a_compiler_that_fails_is_none(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = own_cache / "cc"
-    broken.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
-    broken.chmod(0o755)
-    monkeypatch.setenv("CC", str(broken))
+    monkeypatch.setenv("CC", str(script(own_cache / "cc", "exit 1")))
     assert compiler.native() is None
     assert not list((own_cache / "clearhead" / "engines").iterdir())
 
@@ -63,3 +68,29 @@ def test_what_another_machine_left_is_not_used(own_cache: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a library")
     assert compiler.kept() is None
+    assert compiler.native() is not None
+
+
+@pytest.mark.skipif(compiler._compiler() is None, reason="no C compiler on this machine")
+def test_a_compiler_that_cannot_link_threads_compiles_without(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = compiler._compiler()
+    assert real is not None
+    other = script(
+        own_cache / "cc",
+        'case "$*" in *-fopenmp*) for each in "$@"; do last=$made; made=$each; '
+        'if [ "$last" = -o ]; then echo nothing > "$made"; fi; done; exit 0;; esac',
+        f'exec {" ".join(real)} "$@"',
+    )
+    monkeypatch.setenv("CC", str(other))
+    assert compiler.native() is not None
+
+
+def test_the_compiler_of_a_package_is_the_last_choice(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_compiler(monkeypatch, own_cache)
+    package = ModuleSpec("ziglang", None, origin=str(own_cache / "__init__.py"))
+    monkeypatch.setattr(compiler, "find_spec", lambda _name: package)
+    assert compiler._compiler() is None
+    brought = script(own_cache / "zig")
+    assert compiler._compiler() == [str(brought), "cc"]
+    monkeypatch.setenv("CC", str(script(own_cache / "own")))
+    assert compiler._compiler() == [str(own_cache / "own")]

@@ -101,7 +101,10 @@ class Engines:
             raise EngineError(f"the engine compiled cannot run this model: {reasons[0]}; use the engine torch")
         library = native()
         if library is None:
-            raise EngineError("the engine compiled needs a C compiler (cc, gcc or clang); install one or use torch")
+            raise EngineError(
+                "the engine compiled needs a C compiler (cc, gcc or clang); install one, "
+                "or pip install 'clearhead[compiler]', or use the engine torch"
+            )
         return Compiled(self.network, library, int8=self.int8)
 
     def _compiled_if_easy(self, texts: int) -> Compiled | None:

@@ -1,4 +1,4 @@
-"""Native code: compiled once by the machine's own C compiler, and kept in the user's cache.
+"""Native code: compiled once, by the machine's own C compiler or by one that pip brought, and kept in the user's cache.
 
 The name of what is kept holds a hash of all that it depends on: the source, the compiler and the processor.
 """
@@ -14,6 +14,7 @@ import subprocess
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 from clearhead.cache import cache_folder
@@ -38,15 +39,15 @@ def native() -> ctypes.CDLL | None:
     path = _path()
     if path is None:
         return None
-    if not path.exists() and not any(_compile(_source(), path, threads) for threads in (("-fopenmp",), ())):
-        return None
-    return _opened(path)
+    known = kept()
+    attempts = (_opened(path) for threads in (("-fopenmp",), ()) if _compile(_source(), path, threads))
+    return known or next((library for library in attempts if library is not None), None)
 
 
 def _opened(path: Path) -> ctypes.CDLL | None:
     try:
         return ctypes.CDLL(str(path))
-    except OSError:  # made for another machine that shares the folder
+    except OSError:  # made for another machine that shares the folder, or with threads that are not there
         return None
 
 
@@ -56,7 +57,7 @@ def _path() -> Path | None:
     compiler = _compiler()
     if compiler is None:
         return None
-    known = "\0".join([_source(), *FLAGS, _version(compiler), _processor()])
+    known = "\0".join([_source(), *FLAGS, _version(compiler[0]), _processor()])
     name = hashlib.sha256(known.encode()).hexdigest()[:20]
     return cache_folder("engines") / f"step-{name}.so"
 
@@ -66,10 +67,15 @@ def _source() -> str:
     return "\n".join(files("clearhead.engines").joinpath(name).read_text(encoding="utf-8") for name in SOURCES)
 
 
-def _compiler() -> str | None:
-    """`$CC`, or the usual names."""
+def _compiler() -> list[str] | None:
+    """The command of `$CC`, of the usual names, or of the compiler that the package `ziglang` brings."""
     names = (os.environ.get("CC"), "cc", "gcc", "clang")
-    return next((found for name in names if name and (found := shutil.which(name))), None)
+    for name in names:
+        if name and (path := shutil.which(name)):
+            return [path]
+    package = find_spec("ziglang")
+    brought = None if package is None or package.origin is None else Path(package.origin).with_name("zig")
+    return [str(brought), "cc"] if brought is not None and brought.exists() else None
 
 
 def _version(compiler: str) -> str:
@@ -92,7 +98,7 @@ def _compile(source: str, path: Path, more: tuple[str, ...]) -> bool:
     compiler = _compiler()
     assert compiler is not None
     temporary = path.with_suffix(f".{os.getpid()}")
-    command = [compiler, *FLAGS, *more, "-x", "c", "-", "-o", str(temporary), "-lm"]
+    command = [*compiler, *FLAGS, *more, "-x", "c", "-", "-o", str(temporary), "-lm"]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(command, input=source, text=True, capture_output=True, timeout=PATIENCE, check=False)

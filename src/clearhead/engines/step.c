@@ -329,12 +329,18 @@ static void softmax(float *scores, int count) {
 typedef float eight __attribute__((vector_size(32), aligned(4)));
 typedef int32_t order __attribute__((vector_size(32)));
 
+#ifdef __clang__
+#define IN_ORDER(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+#else
+#define IN_ORDER(x, ...) __builtin_shuffle(x, (order){__VA_ARGS__})
+#endif
+
 static inline float dot(const float *a, const float *b, int size) {
     eight sum = {0};
     int i = 0;
     for (; i + 8 <= size; i += 8) sum += *(const eight *)(a + i) * *(const eight *)(b + i);
-    sum += __builtin_shuffle(sum, (order){4, 5, 6, 7, 0, 1, 2, 3});
-    sum += __builtin_shuffle(sum, (order){2, 3, 0, 1, 6, 7, 4, 5});
+    sum += IN_ORDER(sum, 4, 5, 6, 7, 0, 1, 2, 3);
+    sum += IN_ORDER(sum, 2, 3, 0, 1, 6, 7, 4, 5);
     float all = sum[0] + sum[1];
     for (; i < size; i++) all += a[i] * b[i];
     return all;
