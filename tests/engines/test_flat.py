@@ -19,6 +19,7 @@ from tests.engines.small import (
 )
 
 from clearhead.decode import Settings
+from clearhead.engines import flat
 from clearhead.engines.choose import Engines
 from clearhead.engines.flat import ROOM, Flat, can_be_flat
 
@@ -26,9 +27,15 @@ from clearhead.engines.flat import ROOM, Flat, can_be_flat
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("task", ["translate", "lm"])
-def test_flat_steps_equal_the_models(task: str, positions: str, parts: Sequence[str]) -> None:
+@pytest.mark.parametrize("script", [False, True], ids=["python", "script"])
+def test_flat_steps_equal_the_models(
+    task: str, positions: str, parts: Sequence[str], script: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flat, "MANY_STEPS", 1 if script else 1000)
     network = make(task, f"model.positions={positions}", *parts).double()
-    assert_same_steps(network, Flat(network), task, near=1e-10)  # type: ignore[arg-type]
+    fast = Flat(network)  # type: ignore[arg-type]
+    assert_same_steps(network, fast, task, near=1e-10)
+    assert isinstance(fast.one_token, torch.jit.ScriptModule) == script
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -46,19 +53,20 @@ def test_the_same_texts_are_found(positions: str, parts: Sequence[str], beams: i
 
 @torch.inference_mode()
 def test_beams_of_a_sentence_share_its_keys() -> None:
-    flat = Flat(make("translate"))  # type: ignore[arg-type]
-    state = flat.start(sources(3))
-    shared = flat.reorder(state, torch.tensor([0, 0, 1, 1, 2, 2]))
-    assert shared.across[0][0] is state.across[0][0]
-    left = flat.reorder(shared, torch.tensor([4, 5, 1, 0]))  # the second sentence leaves, the others change places
-    assert torch.equal(left.across[0][0], state.across[0][0][[2, 0]])
+    fast = Flat(make("translate"))  # type: ignore[arg-type]
+    state = fast.start(sources(3))
+    shared = fast.reorder(state, torch.tensor([0, 0, 1, 1, 2, 2]))
+    assert shared.across_keys[0] is state.across_keys[0]
+    left = fast.reorder(shared, torch.tensor([4, 5, 1, 0]))  # the second sentence leaves, the others change places
+    assert torch.equal(left.across_keys[0], state.across_keys[0][[2, 0]])
     assert left.sentence == [0, 0, 1, 1]
-    uneven = flat.reorder(left, torch.tensor([0, 2, 3]))
-    assert torch.equal(uneven.across[0][0], state.across[0][0][[2, 0, 0]])
+    uneven = fast.reorder(left, torch.tensor([0, 2, 3]))
+    assert torch.equal(uneven.across_keys[0], state.across_keys[0][[2, 0, 0]])
 
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
-def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str) -> None:
+def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flat, "MANY_STEPS", 30)  # half of the steps are TorchScript
     network = make("lm", f"model.positions={positions}").double()
     state = assert_same_through_a_window(network, Flat(network), near=1e-10)  # type: ignore[arg-type]
     assert state.keys[0].size(2) <= ROOM
@@ -71,3 +79,15 @@ def test_what_has_parts_of_its_own_stays_as_it_is() -> None:
     assert isinstance(Engines(usual, "torch").stepper(), Flat)
     assert Engines(own, "torch").stepper() is own
     assert Engines(usual, "torch").stepper(settings=Settings(beams=2, coverage_penalty=0.1)) is usual
+
+
+def test_without_torchscript_it_is_the_same_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_part: object) -> None:
+        raise RuntimeError("TorchScript is not there")
+
+    monkeypatch.setattr(torch.jit, "script", refuse)
+    monkeypatch.setattr(flat, "MANY_STEPS", 1)
+    network = make("translate").double()
+    fast = Flat(network)  # type: ignore[arg-type]
+    assert_same_steps(network, fast, "translate", near=1e-10)
+    assert fast.one_token is fast.token

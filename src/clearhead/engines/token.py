@@ -1,0 +1,241 @@
+"""One token of every row through all blocks, in torch's operations, with as little between them as possible.
+
+Queries, keys and values come from one product, caches are written in place, and matrices are kept the other way round,
+(in, out): for the few rows of a step that is several times faster than (out, in). The whole way is one function of
+TorchScript, which calls an operation in half the time that Python needs; without TorchScript it is the same function
+in Python.
+
+    B rows about M sentences, S tokens seen, H heads, G key-value heads, K key size, V value size, D width
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clearhead.nn import AddNorm, DecoderBlock, FeedForward, MultiHeadAttention, NormAdd, NormAddNorm, SwiGLU
+from clearhead.nn.attention import Fused
+
+
+class Product(nn.Module):
+    """x W + b for several linear maps of the same x, whose outputs stand side by side."""
+
+    def __init__(self, *parts: nn.Linear, scale: float = 1.0):
+        """The outputs of the first part are scaled."""
+        super().__init__()
+        weights: list[Tensor] = [part.weight for part in parts]
+        weights[0] = weights[0] * scale
+        self.weight = torch.cat(weights).T.contiguous()  # (in, out)
+        biases = [part.weight.new_zeros(part.out_features) if part.bias is None else part.bias for part in parts]
+        has_bias = any(part.bias is not None for part in parts)
+        self.bias = torch.cat([biases[0] * scale, *biases[1:]]) if has_bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in) -> (B, out)."""
+        bias = self.bias
+        return x.mm(self.weight) if bias is None else torch.addmm(bias, x, self.weight)
+
+
+class Around(nn.Module):
+    """Add & norm in its three placements: after(x + inside(part(before(x))))."""
+
+    def __init__(self, residual: AddNorm):
+        super().__init__()
+        first = isinstance(residual, NormAdd | NormAddNorm)
+        self.before = residual.norm if first else nn.Identity()
+        self.inside = residual.outer_norm if isinstance(residual, NormAddNorm) else nn.Identity()
+        self.after = nn.Identity() if first else residual.norm
+
+
+class SelfAttention(nn.Module):
+    """Queries, keys and values by one product; the past comes from the cache."""
+
+    def __init__(self, layer: MultiHeadAttention):
+        super().__init__()
+        self.heads, self.groups, self.key_dim, self.value_dim = (
+            layer.heads,
+            layer.kv_heads,
+            layer.key_dim,
+            layer.value_dim,
+        )
+        self.project = Product(layer.query, layer.key, layer.value, scale=_scale(layer))
+        self.output = Product(layer.output)
+        self.widths = [self.heads * self.key_dim, self.groups * self.key_dim, self.groups * self.value_dim]
+
+    def forward(
+        self,
+        x: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        first: int,
+        last: int,
+        turn: Tensor | None,
+        bias: Tensor | None,
+    ) -> Tensor:
+        """(B, D) -> (B, D); caches (B, G, room, K) and (B, G, room, V) hold what is seen from `first` to `last`.
+
+        The new token becomes the last. `turn` (2, K) are the cosines and sines of its place, `bias` (H, S) is added.
+        """
+        rows, seen = x.size(0), last + 1 - first
+        q, k, v = torch.split_with_sizes(self.project(x), self.widths, dim=1)
+        q, k = q.view(rows, self.heads, self.key_dim), k.view(rows, self.groups, self.key_dim)
+        if turn is not None:
+            q, k = turned(q, turn), turned(k, turn)
+        keys.select(2, last).copy_(k)
+        values.select(2, last).copy_(v.view(rows, self.groups, self.value_dim))
+        pairs = rows * self.groups
+        known = keys.narrow(2, first, seen).view(pairs, seen, self.key_dim).transpose(1, 2)
+        scores = torch.bmm(q.reshape(pairs, -1, self.key_dim), known)  # (B G, H / G, S)
+        if bias is not None:
+            scores = (scores.view(rows, self.heads, seen) + bias).view(pairs, -1, seen)
+        mixed = torch.bmm(scores.softmax(-1), values.narrow(2, first, seen).view(pairs, seen, self.value_dim))
+        return self.output(mixed.view(rows, -1))
+
+
+def turned(x: Tensor, turn: Tensor) -> Tensor:
+    """(B, H, K) -> the same, turned as `Rotary` does it."""
+    return torch.addcmul(x * turn[0], x.roll(x.size(-1) // 2, dims=-1), turn[1])
+
+
+class CrossAttention(nn.Module):
+    """Queries alone: keys and values of the source are there, and all rows of a sentence look at the same ones."""
+
+    def __init__(self, layer: MultiHeadAttention):
+        super().__init__()
+        self.heads, self.key_dim = layer.heads, layer.key_dim
+        self.query, self.output = Product(layer.query, scale=_scale(layer)), Product(layer.output)
+
+    def forward(self, x: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> Tensor:
+        """(B, D) -> (B, D); keys (M, G, S, K), values (M, G, S, V); `hidden` (M, 1, S) is added to the scores."""
+        sentences, groups, seen = keys.size(0), keys.size(1), keys.size(2)
+        q = self.query(x).view(sentences, -1, self.heads, self.key_dim).transpose(1, 2)  # (M, H, B / M, K)
+        scores = torch.bmm(q.reshape(sentences * groups, -1, self.key_dim), keys.flatten(0, 1).transpose(1, 2))
+        if hidden is not None:
+            scores = (scores.view(sentences, -1, seen) + hidden).view(sentences * groups, -1, seen)
+        mixed = torch.bmm(scores.softmax(-1), values.flatten(0, 1))  # (M G, H / G B / M, V)
+        mixed = mixed.view(sentences, self.heads, -1, values.size(3)).transpose(1, 2)
+        return self.output(mixed.reshape(x.size(0), -1))
+
+
+def _scale(layer: MultiHeadAttention) -> float:
+    """What scores are multiplied with: queries are, once and for all."""
+    assert isinstance(layer.kernel, Fused)
+    scale = layer.kernel.scales[layer.kernel.score]
+    return layer.key_dim**-0.5 if scale is None else scale
+
+
+class Feed(nn.Module):
+    """Linear, nonlinearity, linear."""
+
+    def __init__(self, part: FeedForward):
+        super().__init__()
+        self.inner, self.outer = Product(part.inner), Product(part.outer)
+        self.activation = nn.ReLU() if part.activation is F.relu else nn.GELU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, D) -> (B, D)."""
+        return self.outer(self.activation(self.inner(x)))
+
+
+class GatedFeed(nn.Module):
+    """Gate and inner layer by one product."""
+
+    def __init__(self, part: SwiGLU):
+        super().__init__()
+        self.inner, self.outer = Product(part.gate, part.inner), Product(part.outer)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, D) -> (B, D)."""
+        gate, inner = self.inner(x).chunk(2, dim=1)
+        return self.outer(F.silu(gate) * inner)
+
+
+class NoCross(nn.Module):
+    """Of a language model, which looks at nothing but its own text."""
+
+    def forward(
+        self, x: Tensor, _keys: list[Tensor], _values: list[Tensor], _number: int, _hidden: Tensor | None
+    ) -> Tensor:
+        """The same."""
+        return x
+
+
+class Cross(nn.Module):
+    """Cross-attention and what is around it."""
+
+    def __init__(self, block: DecoderBlock):
+        super().__init__()
+        self.around, self.attention = Around(block.residual2), CrossAttention(block.cross_attention)
+
+    def forward(
+        self, x: Tensor, keys: list[Tensor], values: list[Tensor], number: int, hidden: Tensor | None
+    ) -> Tensor:
+        """(B, D) -> (B, D); keys and values of every layer."""
+        mixed = self.attention(self.around.before(x), keys[number], values[number], hidden)
+        return self.around.after(x + self.around.inside(mixed))
+
+
+class Block(nn.Module):
+    """One block."""
+
+    def __init__(self, block: Any):
+        super().__init__()
+        is_decoder = isinstance(block, DecoderBlock)
+        self.around_self, self.attention = Around(block.residual1), SelfAttention(block.self_attention)
+        self.cross = Cross(block) if is_decoder else NoCross()
+        self.around_feed = Around(block.residual3 if is_decoder else block.residual2)
+        part = block.feed_forward
+        self.feed = GatedFeed(part) if isinstance(part, SwiGLU) else Feed(part)
+
+    def forward(
+        self, x: Tensor, mixed: Tensor, keys: list[Tensor], values: list[Tensor], number: int, hidden: Tensor | None
+    ) -> Tensor:
+        """x (B, D), and what self-attention made of it -> (B, D); keys and values of the source, of every layer."""
+        x = self.around_self.after(x + self.around_self.inside(mixed))
+        x = self.cross(x, keys, values, number, hidden)
+        return self.around_feed.after(x + self.around_feed.inside(self.feed(self.around_feed.before(x))))
+
+
+class Token(nn.Module):
+    """All blocks, and the output."""
+
+    def __init__(self, stack: Any, output: nn.Linear):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(block) for block in stack.blocks)
+        self.norm, self.output = stack.norm, Product(output)
+
+    def forward(
+        self,
+        x: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        first: int,
+        last: int,
+        across_keys: list[Tensor],
+        across_values: list[Tensor],
+        hidden: Tensor | None,
+        turns: list[Tensor],
+        biases: list[Tensor],
+    ) -> Tensor:
+        """(B, D) -> logits (B, V); the lists have one for each layer, or none where there is nothing of the kind."""
+        for number, block in enumerate(self.blocks):
+            turn = turns[number] if len(turns) > 0 else None
+            bias = biases[number] if len(biases) > 0 else None
+            x_in = block.around_self.before(x)
+            mixed = block.attention(x_in, keys[number], values[number], first, last, turn, bias)
+            x = block(x, mixed, across_keys, across_values, number, hidden)
+        return self.output(self.norm(x))
+
+
+def scripted(token: Token) -> Any:
+    """The same in TorchScript, if this Python and this torch have it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return torch.jit.script(token)
+        except Exception:
+            return token
