@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from clearhead.decode.stepper import SPAN, largest
+from clearhead.decode.stepper import FEW, SPAN, largest
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 @pytest.mark.parametrize("size", [37, 5003, 79 * SPAN])
-def test_the_largest_by_spans_are_the_largest(size: int, count: int) -> None:
-    logits = torch.randperm(11 * size, generator=torch.Generator().manual_seed(count)).view(11, size).float()
+@pytest.mark.parametrize("rows", [FEW - 1, FEW + 3])
+def test_the_largest_by_spans_are_the_largest(rows: int, size: int, count: int) -> None:
+    logits = torch.randperm(rows * size, generator=torch.Generator().manual_seed(count)).view(rows, size).float()
     logits[3, -1] = logits.max() + 1  # in what is left over behind the last whole span
     logits[5, : 2 * SPAN] = -torch.inf
     for found, expected in zip(largest(logits, count), logits.topk(count), strict=True):
@@ -21,7 +22,7 @@ def test_the_largest_by_spans_are_the_largest(size: int, count: int) -> None:
 def test_a_row_with_one_possible_token_names_it_first() -> None:
     logits = torch.full((3, 5003), -torch.inf)
     logits[0, 4999], logits[1, 0], logits[2, 2500] = -4.0, 2.0, 0.0
-    values, tokens = largest(logits, 5)
+    values, tokens = largest(logits, 5, few=1)
     assert tokens[:, 0].tolist() == [4999, 0, 2500]
     assert values[:, 0].tolist() == [-4.0, 2.0, 0.0]
     assert values[:, 1:].isinf().all()

@@ -19,6 +19,7 @@ from tests.engines.small import (
 )
 
 from clearhead.decode import Settings
+from clearhead.decode.stepper import rank
 from clearhead.engines import flat
 from clearhead.engines.choose import Engines
 from clearhead.engines.flat import ROOM, Flat, can_be_flat
@@ -36,6 +37,7 @@ def test_flat_steps_equal_the_models(
     fast = Flat(network)  # type: ignore[arg-type]
     assert_same_steps(network, fast, task, near=1e-10)
     assert isinstance(fast.one_token, torch.jit.ScriptModule) == script
+    assert isinstance(fast.rank, torch.jit.ScriptFunction) == script
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,12 +58,12 @@ def test_beams_of_a_sentence_share_its_keys() -> None:
     fast = Flat(make("translate"))  # type: ignore[arg-type]
     state = fast.start(sources(3))
     shared = fast.reorder(state, torch.tensor([0, 0, 1, 1, 2, 2]))
-    assert shared.across_keys[0] is state.across_keys[0]
+    assert shared.across.keys[0] is state.across.keys[0]
     left = fast.reorder(shared, torch.tensor([4, 5, 1, 0]))  # the second sentence leaves, the others change places
-    assert torch.equal(left.across_keys[0], state.across_keys[0][[2, 0]])
+    assert torch.equal(left.across.keys[0], state.across.keys[0][[2, 0]])
     assert left.sentence == [0, 0, 1, 1]
     uneven = fast.reorder(left, torch.tensor([0, 2, 3]))
-    assert torch.equal(uneven.across_keys[0], state.across_keys[0][[2, 0, 0]])
+    assert torch.equal(uneven.across.keys[0], state.across.keys[0][[2, 0, 0]])
 
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
@@ -91,3 +93,4 @@ def test_without_torchscript_it_is_the_same_in_python(monkeypatch: pytest.Monkey
     fast = Flat(network)  # type: ignore[arg-type]
     assert_same_steps(network, fast, "translate", near=1e-10)
     assert fast.one_token is fast.token
+    assert fast.rank is rank

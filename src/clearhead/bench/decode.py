@@ -141,7 +141,7 @@ def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iter
 
 def candidates(size: Size, cell: Cell, peers: bool, folder: Path) -> dict[str, MakeTurn]:
     """What makes each engine's turn; the folder holds the model for CTranslate2."""
-    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, Flat)}
+    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, partial(Flat, many=True))}
     if native() is not None:
         found[COMPILED] = partial(our_turn, size, cell, _compiled)
         found[COMPILED_INT8] = partial(our_turn, size, cell, _compiled_int8)
@@ -307,7 +307,7 @@ def copied(model: Model, folder: Path, examples: Sequence[Sequence[int]] = (), i
 def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
     """torch's operations."""
     model = load(TEXT_MODEL)
-    turn = partial(write_all, Flat(model.network), sources, special_of(model), Settings(beams=BEAMS))
+    turn = partial(write_all, Flat(model.network, many=True), sources, special_of(model), Settings(beams=BEAMS))
     return partial(_with_threads, threads, turn)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CHUNK = 512  # tokens of a prompt that are read at once
 SPAN = 64  # tokens of which one maximum is taken
+FEW = 8  # rows of logits, of which the largest are found at once
 
 
 class Stepper(Protocol):
@@ -39,7 +40,6 @@ class Attending(Stepper, Protocol):
         ...
 
 
-@runtime_checkable
 class Ranking(Stepper, Protocol):
     """A model that can find the best tokens faster than torch."""
 
@@ -59,23 +59,29 @@ class Searching(Stepper, Protocol):
 
 def best(model: Stepper, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """(B, V) -> the largest logits (B, N), falling, their tokens (B, N), and log Σ exp of all logits (B,)."""
-    if isinstance(model, Ranking):
-        return model.best(logits, count)
-    return *largest(logits, count), logits.logsumexp(-1)
+    own = getattr(model, "best", None)  # to ask whether it is a `Ranking` takes longer than a small model's choice
+    found: tuple[Tensor, Tensor, Tensor] = rank(logits, count) if own is None else own(logits, count)
+    return found
 
 
-def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """(B, V) -> what topk gives. Of a large vocabulary, first the spans that hold the largest: a maximum is cheap."""
-    size = logits.size(-1)
-    if size < 8 * count * SPAN or logits.device.type != "cpu":
+def rank(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """What `best` gives, for any model."""
+    value, token = largest(logits, count)
+    return value, token, logits.logsumexp(-1)
+
+
+def largest(logits: Tensor, count: int, span: int = SPAN, few: int = FEW) -> tuple[Tensor, Tensor]:
+    """(B, V) -> what topk gives. Of many logits, first the spans that hold the largest: a maximum is cheap."""
+    rows, size = logits.size(0), logits.size(1)
+    if rows < few or size < 8 * count * span or not logits.is_cpu:
         return logits.topk(count, dim=-1)
-    whole = size - size % SPAN
-    spans = logits[:, :whole].view(len(logits), -1, SPAN)  # (B, V / SPAN, SPAN)
-    chosen = spans.amax(-1).topk(count, dim=-1, sorted=False).indices  # (B, N)
-    inside = spans.gather(1, chosen.unsqueeze(-1).expand(-1, -1, SPAN)).flatten(1)
+    whole = size - size % span
+    spans = logits[:, :whole].view(rows, -1, span)  # (B, V / span, span)
+    chosen = spans.amax(-1).topk(count, dim=-1, sorted=False)[1]  # (B, N)
+    inside = spans.gather(1, chosen.unsqueeze(-1).expand(-1, -1, span)).flatten(1)
     value, place = torch.cat((inside, logits[:, whole:]), dim=1).topk(count, dim=-1)  # (B, N)
-    in_span = chosen.gather(1, (place // SPAN).clamp(max=count - 1)) * SPAN + place % SPAN
-    return value, torch.where(place < count * SPAN, in_span, place + (whole - count * SPAN))
+    in_span = chosen.gather(1, (place // span).clamp(max=count - 1)) * span + place % span
+    return value, torch.where(place < count * span, in_span, place + (whole - count * span))
 
 
 def read(model: Stepper, ids: Tensor, state: Any) -> tuple[Tensor, Any]:

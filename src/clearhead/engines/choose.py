@@ -17,7 +17,7 @@ import torch
 from clearhead.decode import Hypothesis, Settings, Special, write_all
 from clearhead.engines.compiled import Compiled, reasons_against
 from clearhead.engines.compiler import kept, native
-from clearhead.engines.flat import flat
+from clearhead.engines.flat import Flat, flat
 from clearhead.engines.threads import cores
 from clearhead.errors import ConfigError, EngineError, nearest
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clearhead.engines.ct2 import Ct2
 
 ENGINES = ("auto", "torch", "compiled", "ct2")
-MANY = 32  # texts for which a compiler is worth waiting for
+MANY = 32  # texts for which a compiler, or TorchScript, is worth waiting for
 SAMPLE = 32  # texts on which the loss of int8 weights is measured
 
 
@@ -84,6 +84,8 @@ class Engines:
             return self.network
         if self._compiled is None and self.wanted != "torch":
             self._compiled = self._compile() if must else self._compiled_if_easy(texts)
+        if self._compiled is None and texts >= MANY and isinstance(self._flat, Flat):
+            self._flat.prepare()
         return self._compiled or self._flat
 
     @property

@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.decode.stepper import rank
 from clearhead.engines.layout import (
     input_that_is_written,
     is_transformer_that_writes,
     stack_that_writes,
     unsupported,
 )
-from clearhead.engines.token import SelfAttention, Token, scripted
+from clearhead.engines.token import Across, Block, SelfAttention, Token, scripted
 from clearhead.engines.vectors import Vectors
 from clearhead.models.assemble import smaller
 from clearhead.models.lm import LanguageModel
@@ -30,7 +31,7 @@ from clearhead.nn import Mask, MultiHeadAttention, Rotary
 from clearhead.nn.attention import fused_attention
 
 ROOM = 16  # tokens that a cache begins with
-MANY_STEPS = 200  # after which TorchScript, which takes half a second to begin with, is worth it
+MANY_STEPS = 1000  # for which TorchScript, which takes half a second to begin with, is worth it
 
 
 @dataclass
@@ -39,9 +40,7 @@ class State:
 
     keys: list[Tensor]  # of each layer, (B, G, room, K)
     values: list[Tensor]  # of each layer, (B, G, room, V)
-    across_keys: list[Tensor]  # of each layer, (M, G, S, K) of M sentences
-    across_values: list[Tensor]  # of each layer, (M, G, S, V)
-    hidden: Tensor | None  # (M, 1, S): -inf where a sentence has ended; none where all of them are as long
+    across: Across  # the sources
     sentence: list[int]  # B, which of the M a row is about: as many rows for each, in order
     window: int | None  # tokens that are looked back at
     length: int = 0  # tokens read
@@ -74,7 +73,7 @@ class State:
         """Row i becomes what row rows[i] was; a sentence is only copied when another leaves."""
         keys, values = ([cache.index_select(0, rows) for cache in each] for each in (self.keys, self.values))
         new = replace(self, keys=keys, values=values)
-        if not self.across_keys:
+        if not self.across.keys:
             return new
         wanted = [self.sentence[row] for row in rows.tolist()]
         kept = list(dict.fromkeys(wanted))
@@ -82,26 +81,34 @@ class State:
         if left or wanted != [sentence for sentence in kept for _ in range(each)]:
             kept, each = wanted, 1
         new.sentence = [number for number in range(len(kept)) for _ in range(each)]
-        if kept != list(range(len(self.across_keys[0]))):
-            chosen = torch.tensor(kept, device=rows.device)
-            new.across_keys = [keys.index_select(0, chosen) for keys in self.across_keys]
-            new.across_values = [values.index_select(0, chosen) for values in self.across_values]
-            new.hidden = None if self.hidden is None else self.hidden.index_select(0, chosen)
+        if kept != list(range(len(self.across.keys[0]))):
+            new.across = self.across.of(torch.tensor(kept, device=rows.device))
         return new
 
 
 class Flat:
     """A model whose steps are flat; a Stepper like the model itself."""
 
-    def __init__(self, network: AttentionWriter | LanguageModel):
+    def __init__(self, network: AttentionWriter | LanguageModel, *, many: bool = False):
+        """`many` where it is known that many steps will be made."""
         self.network = network
         self.stack = stack_that_writes(network)
         self.layers: list[MultiHeadAttention] = [block.self_attention for block in self.stack.blocks]  # type: ignore[misc]
         self.vectors = Vectors(input_that_is_written(network), concatenated=network.config.position_concat)
         with torch.inference_mode():
             self.token = Token(self.stack, network.output.linear)
+        self.blocks = [block for block in self.token.blocks if isinstance(block, Block)]
         self.one_token: Any = self.token
+        self.rank: Any = rank
         self.steps = 0
+        if many:
+            self.prepare()
+
+    def prepare(self) -> None:
+        """For many steps."""
+        self.steps = max(self.steps, MANY_STEPS)
+        if self.one_token is self.token:
+            self.one_token, self.rank = scripted(self.token), scripted(rank)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Those of the model."""
@@ -122,9 +129,7 @@ class Flat:
         return State(
             keys=[new(rows, one.kv_heads, ROOM, one.key_dim) for _ in self.layers],
             values=[new(rows, one.kv_heads, ROOM, one.value_dim) for _ in self.layers],
-            across_keys=keys,
-            across_values=values,
-            hidden=hidden,
+            across=Across(keys, values, hidden),
             sentence=list(range(rows)),
             window=smaller(self.network.config.window, window),
         )
@@ -143,12 +148,11 @@ class Flat:
         """(B, D) -> logits (B, V)."""
         self.steps += 1
         if self.steps == MANY_STEPS:
-            self.one_token = scripted(self.token)
+            self.prepare()
         last = state.held
         first = 0 if state.window is None else max(0, last + 1 - state.window)
-        across = (state.across_keys, state.across_values, state.hidden)
         turns, biases = self._turns(state.length), self._biases(first, last, x.device)
-        logits: Tensor = self.one_token(x, state.keys, state.values, first, last, *across, turns, biases)
+        logits: Tensor = self.one_token(x, state.keys, state.values, first, last, turns, biases, state.across)
         return logits
 
     def _turns(self, place: int) -> list[Tensor]:
@@ -167,9 +171,9 @@ class Flat:
 
     def _many_tokens(self, x: Tensor, rows: int, state: State) -> Tensor:
         """(N, D) -> logits (N, V)."""
-        for number, block in enumerate(self.token.blocks):
-            mixed = self._looked_back(block.attention, block.around_self.before(x), rows, number, state)  # type: ignore[operator, union-attr, arg-type]
-            x = block(x, mixed, state.across_keys, state.across_values, number, state.hidden)
+        for number, block in enumerate(self.blocks):
+            mixed = self._looked_back(block.attention, block.around_self.before(x), rows, number, state)
+            x = block.rest(x, mixed, state.across, number)
         logits: Tensor = self.token.output(self.token.norm(x))
         return logits
 
@@ -185,6 +189,11 @@ class Flat:
         mixed = fused_attention(q, keys, values, mask, scale=1.0, bias=relative.bias, offset=held)
         output: Tensor = part.output(mixed.transpose(1, 2).reshape(len(x), -1))
         return output
+
+    def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """logits (B, V) -> the largest (B, count), falling, their tokens, and log Σ exp of each row (B,)."""
+        found: tuple[Tensor, Tensor, Tensor] = self.rank(logits, count)
+        return found
 
     def reorder(self, state: State, rows: Tensor) -> State:
         """Row i becomes what row rows[i] was."""

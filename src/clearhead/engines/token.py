@@ -8,10 +8,8 @@ in Python.
     B rows about M sentences, S tokens seen, H heads, G key-value heads, K key size, V value size, D width
 """
 
-from __future__ import annotations
-
-import warnings
-from typing import Any
+import warnings  # no `from __future__ import annotations` here: TorchScript reads the annotations themselves
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +17,19 @@ from torch.nn import functional as F
 
 from clearhead.nn import AddNorm, DecoderBlock, FeedForward, MultiHeadAttention, NormAdd, NormAddNorm, SwiGLU
 from clearhead.nn.attention import Fused
+
+
+class Across(NamedTuple):
+    """The M sentences that are looked at."""
+
+    keys: list[Tensor]  # of each layer, (M, G, S, K); none in a language model
+    values: list[Tensor]  # of each layer, (M, G, S, V)
+    hidden: Tensor | None  # (M, 1, S): -inf where a sentence has ended; none where all are as long
+
+    def of(self, sentences: Tensor) -> "Across":
+        """Some of them."""
+        keys, values = ([each.index_select(0, sentences) for each in which] for which in (self.keys, self.values))
+        return Across(keys, values, None if self.hidden is None else self.hidden.index_select(0, sentences))
 
 
 class Product(nn.Module):
@@ -69,18 +80,17 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        keys: Tensor,
-        values: Tensor,
+        cache: tuple[Tensor, Tensor],
         first: int,
         last: int,
         turn: Tensor | None,
         bias: Tensor | None,
     ) -> Tensor:
-        """(B, D) -> (B, D); caches (B, G, room, K) and (B, G, room, V) hold what is seen from `first` to `last`.
+        """(B, D) -> (B, D); keys (B, G, room, K) and values (B, G, room, V) are seen from `first` to `last`.
 
         The new token becomes the last. `turn` (2, K) are the cosines and sines of its place, `bias` (H, S) is added.
         """
-        rows, seen = x.size(0), last + 1 - first
+        (keys, values), rows, seen = cache, x.size(0), last + 1 - first
         q, k, v = torch.split_with_sizes(self.project(x), self.widths, dim=1)
         q, k = q.view(rows, self.heads, self.key_dim), k.view(rows, self.groups, self.key_dim)
         if turn is not None:
@@ -157,9 +167,7 @@ class GatedFeed(nn.Module):
 class NoCross(nn.Module):
     """Of a language model, which looks at nothing but its own text."""
 
-    def forward(
-        self, x: Tensor, _keys: list[Tensor], _values: list[Tensor], _number: int, _hidden: Tensor | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, _across: Across, _number: int) -> Tensor:
         """The same."""
         return x
 
@@ -171,11 +179,10 @@ class Cross(nn.Module):
         super().__init__()
         self.around, self.attention = Around(block.residual2), CrossAttention(block.cross_attention)
 
-    def forward(
-        self, x: Tensor, keys: list[Tensor], values: list[Tensor], number: int, hidden: Tensor | None
-    ) -> Tensor:
-        """(B, D) -> (B, D); keys and values of every layer."""
-        mixed = self.attention(self.around.before(x), keys[number], values[number], hidden)
+    def forward(self, x: Tensor, across: Across, number: int) -> Tensor:
+        """(B, D) -> (B, D)."""
+        keys, values = across.keys[number], across.values[number]
+        mixed = self.attention(self.around.before(x), keys, values, across.hidden)
         return self.around.after(x + self.around.inside(mixed))
 
 
@@ -192,11 +199,24 @@ class Block(nn.Module):
         self.feed = GatedFeed(part) if isinstance(part, SwiGLU) else Feed(part)
 
     def forward(
-        self, x: Tensor, mixed: Tensor, keys: list[Tensor], values: list[Tensor], number: int, hidden: Tensor | None
+        self,
+        x: Tensor,
+        cache: tuple[Tensor, Tensor],
+        first: int,
+        last: int,
+        turn: Tensor | None,
+        bias: Tensor | None,
+        across: Across,
+        number: int,
     ) -> Tensor:
-        """x (B, D), and what self-attention made of it -> (B, D); keys and values of the source, of every layer."""
+        """(B, D) -> (B, D)."""
+        mixed = self.attention(self.around_self.before(x), cache, first, last, turn, bias)
+        return self.rest(x, mixed, across, number)
+
+    def rest(self, x: Tensor, mixed: Tensor, across: Across, number: int) -> Tensor:
+        """x (B, D), and what self-attention made of it -> (B, D)."""
         x = self.around_self.after(x + self.around_self.inside(mixed))
-        x = self.cross(x, keys, values, number, hidden)
+        x = self.cross(x, across, number)
         return self.around_feed.after(x + self.around_feed.inside(self.feed(self.around_feed.before(x))))
 
 
@@ -215,27 +235,23 @@ class Token(nn.Module):
         values: list[Tensor],
         first: int,
         last: int,
-        across_keys: list[Tensor],
-        across_values: list[Tensor],
-        hidden: Tensor | None,
         turns: list[Tensor],
         biases: list[Tensor],
+        across: Across,
     ) -> Tensor:
         """(B, D) -> logits (B, V); the lists have one for each layer, or none where there is nothing of the kind."""
         for number, block in enumerate(self.blocks):
             turn = turns[number] if len(turns) > 0 else None
             bias = biases[number] if len(biases) > 0 else None
-            x_in = block.around_self.before(x)
-            mixed = block.attention(x_in, keys[number], values[number], first, last, turn, bias)
-            x = block(x, mixed, across_keys, across_values, number, hidden)
+            x = block(x, (keys[number], values[number]), first, last, turn, bias, across, number)
         return self.output(self.norm(x))
 
 
-def scripted(token: Token) -> Any:
-    """The same in TorchScript, if this Python and this torch have it."""
+def scripted(part: Any) -> Any:
+    """A module or a function in TorchScript, or as it is where this Python or this torch has none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
-            return torch.jit.script(token)
+            return torch.jit.script(part)
         except Exception:
-            return token
+            return part

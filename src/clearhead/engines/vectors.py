@@ -38,8 +38,8 @@ class Vectors:
         if not self.reach(end):
             whole: Tensor = self.embed(ids, start=start)
             return whole.contiguous()
-        placed: Tensor = self.embed.tokens(ids) + self.places[:, start:end]
-        return placed
+        tokens = self.embed.tokens
+        return torch.add(self.places[:, start:end], torch.embedding(tokens.table.weight, ids), alpha=tokens.scale)
 
     def structure(self) -> CInput:
         """The same for native code, as far as it reaches."""
