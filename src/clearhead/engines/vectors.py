@@ -39,7 +39,7 @@ class Vectors:
             whole: Tensor = self.embed(ids, start=start)
             return whole.contiguous()
         tokens = self.embed.tokens
-        return torch.add(self.places[:, start:end], torch.embedding(tokens.table.weight, ids), alpha=tokens.scale)
+        return torch.embedding(tokens.table.weight, ids).mul_(tokens.scale) + self.places[:, start:end]
 
     def structure(self) -> CInput:
         """The same for native code, as far as it reaches."""
