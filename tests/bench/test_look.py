@@ -12,8 +12,8 @@ from clearhead.bench.look import (
     TRANSFORMERS,
     Translator,
     copy_gpt2,
+    measured,
     memory_of_one_head,
-    milliseconds,
     of_peers,
     of_plain_forward,
     our_gpt,
@@ -42,12 +42,14 @@ def test_ours_computes_what_the_copied_gpt2_computes() -> None:
 
 
 def test_ours_is_measured_alone_without_peers() -> None:
-    assert set(milliseconds(SMALL, 7, peers=False, rounds=1)) == {PLAIN, ALL, ONE}
+    [taken] = measured(SMALL, 7, peers=False, rounds=1)
+    assert set(taken) == {PLAIN, ALL, ONE}
 
 
 def test_peers_are_measured_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "has_lens", lambda: False)
-    assert set(milliseconds(SMALL, 7, peers=True, rounds=1)) == {PLAIN, ALL, ONE, TRANSFORMERS}
+    [taken] = measured(SMALL, 7, peers=True, rounds=1)
+    assert set(taken) == {PLAIN, ALL, ONE, TRANSFORMERS}
 
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,8 +64,9 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_ours_is_compared_with_each_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "version", lambda _: "4.0")
-    taken = {PLAIN: 10.0, ALL: 14.0, ONE: 10.5, TRANSFORMERS: 16.0, LENS: 20.0}
-    found = {figure.what.split(": ")[1]: figure for figure in of_peers(SMALL, 1024, taken)}
+    usual = {PLAIN: 10.0, ALL: 14.0, ONE: 10.5, TRANSFORMERS: 16.0, LENS: 20.0}
+    slow = {name: 3 * each for name, each in usual.items()} | {PLAIN: 50.0}  # a moment in which one was disturbed
+    found = {figure.what.split(": ")[1]: figure for figure in of_peers(SMALL, 1024, [usual, slow, usual])}
     assert found["one head of one layer / plain forward"].value == pytest.approx(1.05)
     ours, lens = found[f"{ALL} / {TRANSFORMERS}"], found[f"{ALL} / {LENS}"]
     assert (ours.value, ours.holds) == (pytest.approx(0.875), True)

@@ -28,11 +28,13 @@ def test_the_model_of_transformers_has_as_many_parameters_as_ours(tmp_path: Path
     assert parameters(our_trainer(SIZE, tmp_path).model) == parameters(theirs)
 
 
-def test_the_model_of_x_transformers_lacks_only_biases(tmp_path: Path) -> None:
+def test_the_model_of_x_transformers_lacks_only_the_shifts_of_norms(tmp_path: Path) -> None:
     pytest.importorskip("x_transformers")
     theirs = PEERS["x-transformers"](SIZE).model
-    ours = our_trainer(SIZE, tmp_path).model
+    ours = our_trainer(SIZE, tmp_path, bias=False).model
     assert matrices(theirs) == matrices(ours)
+    norms = 2 * SIZE.layers + 1
+    assert parameters(ours) - parameters(theirs) == norms * SIZE.dim
 
 
 def matrices(model: torch.nn.Module) -> int:

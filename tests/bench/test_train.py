@@ -40,17 +40,21 @@ def test_ours_is_measured_alone_without_peers() -> None:
         torch.use_deterministic_algorithms(False)
 
 
-def test_ours_is_compared_with_the_faster_peer() -> None:
-    calm, busy = {"clearhead": 6.0, "slow": 9.0, "fast": 5.0}, {"clearhead": 24.0, "slow": 30.0, "fast": 20.0}
+def test_ours_is_compared_with_each_peer_that_is_the_same() -> None:
+    calm = {"clearhead": 6.0, "transformers": 9.0, "clearhead without biases": 4.0, "x-transformers": 5.0}
+    busy = {"clearhead": 24.0, "transformers": 30.0, "clearhead without biases": 20.0, "x-transformers": 20.0}
     found = list(figures(SMALL, [calm, busy, calm]))
     assert [figure.what for figure in found] == [
         "GPT 1 × 6, 3 × 7 tokens: one step of clearhead",
-        "GPT 1 × 6, 3 × 7 tokens: one step of slow",
-        "GPT 1 × 6, 3 × 7 tokens: one step of fast",
-        "GPT 1 × 6, 3 × 7 tokens: clearhead / fast",
+        "GPT 1 × 6, 3 × 7 tokens: one step of transformers",
+        "GPT 1 × 6, 3 × 7 tokens: one step of clearhead without biases",
+        "GPT 1 × 6, 3 × 7 tokens: one step of x-transformers",
+        "GPT 1 × 6, 3 × 7 tokens: clearhead / transformers",
+        "GPT 1 × 6, 3 × 7 tokens: clearhead without biases / x-transformers",
     ]
-    assert found[-1].value == pytest.approx(1.2)
-    assert found[-1].holds is False
+    assert [figure.value for figure in found[-2:]] == pytest.approx([6 / 9, 0.8])
+    assert found[-1].holds is True
+    assert list(figures(SMALL, [{**calm, "clearhead": 9.1}]))[-2].holds is False
     assert found[0].value == 6.0
     assert len(list(figures(SMALL, [{"clearhead": 6.0}]))) == 1
 

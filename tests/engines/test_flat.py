@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from tests.engines.small import (
     sources,
 )
 
-from clearhead.decode import Settings
+from clearhead.decode import Prompts, Settings, write
 from clearhead.decode.stepper import rank
 from clearhead.engines import flat
 from clearhead.engines.choose import Engines
@@ -94,3 +95,58 @@ def test_without_torchscript_it_is_the_same_in_python(monkeypatch: pytest.Monkey
     assert_same_steps(network, fast, "translate", near=1e-10)
     assert fast.one_token is fast.token
     assert fast.rank is rank
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    data=st.data(),
+    task=st.sampled_from(["translate", "lm"]),
+    positions=st.sampled_from(["none", "sinusoidal", "learned"]),
+    parts=st.sampled_from(PARTS[:4]),
+    stop=st.sampled_from([None, 2, 7]),
+    seed=st.integers(0, 9),
+)
+def test_greedy_texts_in_torchscript_are_those_that_are_defined(
+    data: st.DataObject, task: str, positions: str, parts: Sequence[str], stop: int | None, seed: int
+) -> None:
+    network = make(task, f"model.positions={positions}", *parts, seed=seed).double()
+    fast, rows = Flat(network, many=True), data.draw(st.integers(1, 5))  # type: ignore[arg-type]
+    limits = data.draw(st.lists(st.integers(1, 23), min_size=rows, max_size=rows))
+    length = data.draw(st.integers(1, 4))
+    prompts = Prompts([[(3 * row + 5 * place) % 37 for place in range(length)] for row in range(rows)], stop, limits)
+    given = [sources(rows)] if task == "translate" else []
+    found = fast.search(fast.start(*given), prompts, Settings())
+    assert found is not None
+    assert found == write(network, network.start(*given), prompts, Settings())  # type: ignore[operator, arg-type]
+
+
+@pytest.mark.parametrize(
+    ("part", "asked"),
+    [
+        ("model.positions=rotary", {}),
+        ("model.positions=alibi", {}),
+        ("model.window=3", {}),
+        ("model.bias=true", {"beams": 2}),
+        ("model.bias=true", {"scored": True}),
+        ("model.bias=true", {"temperature": 1.0, "seed": 1}),
+        ("model.bias=true", {"banned": (5,)}),
+    ],
+)
+def test_what_is_more_than_greedy_is_left_to_python(part: str, asked: dict[str, Any]) -> None:
+    network = make("translate", part).double()
+    fast, prompts = Flat(network, many=True), Prompts([[1], [1]], 2, [9, 9])  # type: ignore[arg-type]
+    chosen = Settings(**asked)
+    assert fast.search(fast.start(sources(2)), prompts, chosen) is None
+    found, expected = (write(each, each.start(sources(2)), prompts, chosen) for each in (fast, network))  # type: ignore[operator, arg-type]
+    assert [row[0].ids for row in found] == [row[0].ids for row in expected]
+
+
+def test_rows_about_one_sentence_and_prompts_of_unequal_length_are_left_to_python() -> None:
+    fast = Flat(make("translate").double(), many=True)  # type: ignore[arg-type]
+    both = fast.reorder(fast.start(sources(2)), torch.tensor([1, 1]))
+    assert fast.search(both, Prompts([[1], [1]]), Settings()) is None
+    assert fast.search(fast.start(sources(2)), Prompts([[1], [1, 3]]), Settings()) is None
+    assert fast.search(fast.start(sources(2)), Prompts([[1], [1]], longest=[0, 3]), Settings()) is None
+    too_long = Prompts([[1]], longest=[100])
+    learned = Flat(make("translate", "model.positions=learned"), many=True)  # type: ignore[arg-type]
+    assert learned.search(learned.start(sources(1)), too_long, Settings()) is None

@@ -8,7 +8,7 @@ where it is installed. Both compute with the same GPT-2, whose weights ours has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from clearhead.bench.figures import Figure
-from clearhead.bench.measure import in_own_process, side_by_side
+from clearhead.bench.measure import Round, in_own_process, median_ratio, medians, rounds_together, side_by_side
 from clearhead.bench.peers import Gpt, transformers_gpt2
 from clearhead.config import Config, defaults, override
 from clearhead.look.capture import capture
@@ -44,7 +44,7 @@ class Translator:
 
 
 GPT2 = Gpt(layers=12, dim=768, heads=12, block=1024, batch=1, vocabulary=50257)
-LENGTHS = {64: 20, 1024: 5}  # tokens, and in how many rounds each is measured
+LENGTHS = {64: 40, 1024: 7}  # tokens, and in how many rounds each is measured
 LONG = 8192
 
 
@@ -53,7 +53,7 @@ def run(peers: bool) -> Iterator[Figure]:
     yield from of_plain_forward(Translator(), length=64, rounds=40)
     yield memory_of_one_head(LONG)
     for length, rounds in LENGTHS.items():
-        yield from of_peers(GPT2, length, milliseconds(GPT2, length, peers, rounds))
+        yield from of_peers(GPT2, length, measured(GPT2, length, peers, rounds))
     if peers and not has_lens():
         yield Figure("packages that are not installed and not compared with: transformer-lens", 1, "")
 
@@ -120,23 +120,22 @@ def memory_of_one_head(length: int) -> Figure:
 # --- against other packages ---
 
 
-def of_peers(size: Gpt, length: int, taken: Mapping[str, float]) -> Iterator[Figure]:
+def of_peers(size: Gpt, length: int, rounds: Sequence[Round]) -> Iterator[Figure]:
     """The time of each, and ours against each peer's."""
-    what = f"{size}, {length:,} tokens"
-    detail = {"milliseconds": dict(taken)} | (
-        {"transformer-lens": version("transformer-lens")} if LENS in taken else {}
-    )
+    what, taken = f"{size}, {length:,} tokens", medians(rounds)
+    lens = {"transformer-lens": version("transformer-lens")} if LENS in taken else {}
+    detail = {"milliseconds": taken, "rounds": len(rounds), **lens}
     for name, each in taken.items():
         yield Figure(f"{what}: {name}", each, "ms", None, detail)
-    yield Figure(f"{what}: {ONE} / {PLAIN}", taken[ONE] / taken[PLAIN], "×", MOST[ONE], detail)
+    yield Figure(f"{what}: {ONE} / {PLAIN}", median_ratio(rounds, ONE, PLAIN), "×", MOST[ONE], detail)
     for name, most in MOST_OF_PEER.items():
         if name in taken:
-            yield Figure(f"{what}: {ALL} / {name}", taken[ALL] / taken[name], "×", most, detail)
+            yield Figure(f"{what}: {ALL} / {name}", median_ratio(rounds, ALL, name), "×", most, detail)
 
 
 @torch.inference_mode()
-def milliseconds(size: Gpt, length: int, peers: bool, rounds: int) -> dict[str, float]:
-    """The median milliseconds of each candidate on one text."""
+def measured(size: Gpt, length: int, peers: bool, rounds: int) -> list[Round]:
+    """The milliseconds of each candidate on one text."""
     torch.manual_seed(1)
     ours, ids = our_gpt(size), torch.randint(1, size.vocabulary, (1, length))
     candidates: dict[str, Callable[[], object]] = {
@@ -144,7 +143,7 @@ def milliseconds(size: Gpt, length: int, peers: bool, rounds: int) -> dict[str, 
         ALL: lambda: seen(ours, (ids,), "*.weights"),
         ONE: lambda: seen(ours, (ids,), f"decoder.{size.layers // 2}.self.weights", heads=size.heads - 1),
     }
-    return side_by_side(candidates | (their_candidates(size, ours, ids) if peers else {}), rounds)
+    return rounds_together(candidates | (their_candidates(size, ours, ids) if peers else {}), rounds)
 
 
 def their_candidates(size: Gpt, ours: Any, ids: Tensor) -> dict[str, Callable[[], object]]:

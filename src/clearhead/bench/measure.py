@@ -26,16 +26,21 @@ MakeTurn = Callable[[], Turn]
 
 def side_by_side(candidates: Mapping[str, Turn], repeats: int, warm_up: int = 3) -> dict[str, float]:
     """Median milliseconds of each; they take turns, so that a slow moment of the machine hits all alike."""
-    return medians(_rounds({name: partial(_milliseconds, turn) for name, turn in candidates.items()}, repeats, warm_up))
+    return medians(rounds_together(candidates, repeats, warm_up))
+
+
+def rounds_together(candidates: Mapping[str, Turn], repeats: int, warm_up: int = 3) -> list[Round]:
+    """Each round by itself, for ratios of turns that followed each other."""
+    return _rounds({name: partial(_milliseconds, turn) for name, turn in candidates.items()}, repeats, warm_up)
 
 
 def side_by_side_apart(candidates: Mapping[str, MakeTurn], repeats: int, warm_up: int = 3) -> dict[str, float]:
-    """The same, each in a process of its own, which it may set up as it likes; what makes a turn must be picklable."""
+    """As above, each in a process of its own, which it may set up as it likes; what makes a turn must be picklable."""
     return medians(rounds_apart(candidates, repeats, warm_up))
 
 
 def rounds_apart(candidates: Mapping[str, MakeTurn], repeats: int, warm_up: int = 3) -> list[Round]:
-    """Each round by itself, for ratios of turns that followed each other.
+    """The same, each in a process of its own.
 
     There is a pause before each turn, so that nobody computes beside the threads of the one before.
     """

@@ -88,7 +88,7 @@ def transformers_gpt2(size: Gpt, written: str) -> nn.Module:
 
 
 def x_transformers_gpt(size: Gpt) -> Peer:
-    """`TransformerWrapper` of a `Decoder` with torch's attention kernel; its attention has no biases."""
+    """`TransformerWrapper` of a `Decoder` with torch's attention kernel; its linear maps have no biases."""
     x_transformers = import_module("x_transformers")
     stack = x_transformers.Decoder(
         dim=size.dim,
@@ -96,6 +96,7 @@ def x_transformers_gpt(size: Gpt) -> Peer:
         heads=size.heads,
         attn_dim_head=size.dim // size.heads,
         attn_flash=True,
+        ff_no_bias=True,  # its attention cannot have any
     )
     model = x_transformers.TransformerWrapper(
         num_tokens=size.vocabulary, max_seq_len=size.block, attn_layers=stack, tie_embedding=True

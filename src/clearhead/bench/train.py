@@ -1,7 +1,8 @@
 """`clearhead bench train`: milliseconds for one training step of the same GPT, against transformers and x-transformers.
 
 A step is the forward pass, the loss, the backward pass, clipping, AdamW and the end of the gradients; ours is the
-trainer's own, with all that it writes and checks. The candidates take turns, a few steps each.
+trainer's own, with all that it writes and checks. The candidates take turns, a few steps each. Linear maps have biases
+in transformers and none in x-transformers, so ours is measured both ways, each beside the one that is the same.
 
     B windows, T tokens
 """
@@ -32,8 +33,9 @@ SIZES = {
     Gpt(layers=6, dim=384, heads=6, block=256, batch=8): 15,
 }  # and in how many rounds each is measured
 TURN = 5  # steps that one candidate makes before it is the next one's turn
-OURS = "clearhead"
-RATIO = 1.0  # of the faster peer's milliseconds
+OURS, OURS_BARE = "clearhead", "clearhead without biases"
+SAME = {"transformers": OURS, "x-transformers": OURS_BARE}  # which of ours is the same GPT
+RATIO = 1.0  # of a peer's milliseconds
 
 
 def run(peers: bool) -> Iterator[Figure]:
@@ -43,31 +45,33 @@ def run(peers: bool) -> Iterator[Figure]:
 
 
 def figures(size: Gpt, rounds: Sequence[Round]) -> Iterator[Figure]:
-    """The time of each, and ours against the faster peer's."""
+    """The time of each, and ours against each peer's."""
     what, taken = f"{size}, {size.batch} × {size.block} tokens", medians(rounds)
     detail = {"milliseconds": taken, "rounds": len(rounds), "steps in a turn": TURN}
     for name, each in taken.items():
         yield Figure(f"{what}: one step of {name}", each, "ms", None, detail)
-    peers = [name for name in taken if name != OURS]
-    if peers:
-        faster = min(peers, key=lambda name: taken[name])
-        yield Figure(f"{what}: {OURS} / {faster}", median_ratio(rounds, OURS, faster), "×", RATIO, detail)
+    for peer, ours in SAME.items():
+        if peer in taken:
+            yield Figure(f"{what}: {ours} / {peer}", median_ratio(rounds, ours, peer), "×", RATIO, detail)
 
 
 def measured(size: Gpt, peers: bool, rounds: int) -> list[Round]:
     """The milliseconds of one step of each candidate, each in a process of its own."""
     with TemporaryDirectory() as folder:
-        candidates = {OURS: partial(our_turn, size, Path(folder))}
+        candidates = {OURS: partial(our_turn, size, Path(folder, "biases"), bias=True)}
         if peers:
-            candidates |= {name: partial(turn_of, name, size) for name in PEERS}
+            candidates |= {"transformers": partial(turn_of, "transformers", size)}
+            candidates |= {OURS_BARE: partial(our_turn, size, Path(folder, "bare"), bias=False)}
+            candidates |= {"x-transformers": partial(turn_of, "x-transformers", size)}
         found = rounds_apart(candidates, rounds)
     return [{name: taken / TURN for name, taken in each.items()} for each in found]
 
 
-def our_trainer(size: Gpt, folder: Path) -> Trainer:
+def our_trainer(size: Gpt, folder: Path, *, bias: bool = True) -> Trainer:
     """The trainer of a GPT as others make it, on random text with as many characters as its vocabulary has room for."""
     characters = (string.ascii_letters + string.digits)[: size.vocabulary - len(SPECIALS)]
     count = 2 * TURN * size.batch * size.block
+    folder.mkdir(exist_ok=True)
     (folder / "text.txt").write_text("".join(random.Random(1).choices(characters, k=count)), encoding="utf-8")
     settings = (
         f"data.path={folder / 'text.txt'}",
@@ -82,6 +86,7 @@ def our_trainer(size: Gpt, folder: Path) -> Trainer:
         "model.positions=learned",
         "model.norm=layer",
         "model.feed_forward=gelu",
+        f"model.bias={bias}",
         "model.dropout=0",
         "train.optimizer=adamw",
         f"train.learning_rate={RATE}",
@@ -95,9 +100,9 @@ def our_trainer(size: Gpt, folder: Path) -> Trainer:
     return make_trainer(Run(folder), override(defaults("lm"), settings), Listener())
 
 
-def our_turn(size: Gpt, folder: Path) -> Callable[[], None]:
+def our_turn(size: Gpt, folder: Path, *, bias: bool) -> Callable[[], None]:
     """Some steps of ours."""
-    trainer = our_trainer(size, folder)
+    trainer = our_trainer(size, folder, bias=bias)
     batches = list(islice(trainer.cursor.forever(), TURN))  # each (B, T + 1)
 
     def turn() -> None:

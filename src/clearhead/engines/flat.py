@@ -15,6 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from clearhead.decode.hypothesis import Hypothesis
+from clearhead.decode.plan import Prompts
+from clearhead.decode.rules import FREE
+from clearhead.decode.settings import Settings
 from clearhead.decode.stepper import rank
 from clearhead.engines.layout import (
     input_that_is_written,
@@ -22,6 +26,7 @@ from clearhead.engines.layout import (
     stack_that_writes,
     unsupported,
 )
+from clearhead.engines.search import is_plain, may_be_searched
 from clearhead.engines.token import Across, Block, SelfAttention, Token, scripted
 from clearhead.engines.vectors import Vectors
 from clearhead.models.assemble import smaller
@@ -163,7 +168,7 @@ class Flat:
             turns.append(torch.cat((torch.cat((cos, cos), dim=1), torch.cat((-sin, sin), dim=1))))
         return turns
 
-    def _biases(self, first: int, last: int, device: torch.device) -> list[Tensor]:
+    def _biases(self, first: int, last: int, device: torch.device | str) -> list[Tensor]:
         """Of each layer that adds something to its scores, (H, S)."""
         added = [layer.relative.bias for layer in self.layers if layer.relative.bias is not None]
         places = torch.arange(first, last + 1, device=device) if added else torch.empty(0)
@@ -189,6 +194,42 @@ class Flat:
         mixed = fused_attention(q, keys, values, mask, scale=1.0, bias=relative.bias, offset=held)
         output: Tensor = part.output(mixed.transpose(1, 2).reshape(len(x), -1))
         return output
+
+    def search(self, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
+        """Greedy texts without Python between two tokens; none where it takes more than that."""
+        longest = [settings.longest] * len(prompts.ids) if prompts.longest is None else list(prompts.longest)
+        in_order = not state.across.keys or state.sentence == list(range(len(prompts.ids)))
+        if not (self._is_for_script(state, settings) and in_order and may_be_searched(state.length, prompts, longest)):
+            return None
+        end = len(prompts.ids[0]) + max(longest)
+        return self._written(state, prompts, longest) if self.vectors.reach(end) else None
+
+    def _is_for_script(self, state: State, settings: Settings) -> bool:
+        """Whether TorchScript has all that is asked for."""
+        plain = is_plain(settings) and settings.beams == 1 and not settings.scored and state.window is None
+        return plain and self.one_token is not self.token and not self._turns(0) and not self._biases(0, 0, "cpu")
+
+    @torch.inference_mode()
+    def _written(self, state: State, prompts: Prompts, longest: list[int]) -> list[list[Hypothesis]]:
+        """Prompts of one length, and what is likeliest after each."""
+        ids = torch.tensor(prompts.ids, device=prompts.device)  # (B, P)
+        if ids.size(1) > 1:
+            _, state = self.step(ids[:, :-1], state)
+        state.make_room(len(ids), 1 + max(longest))
+        tokens, stop = self.vectors.embed.tokens, FREE - 1 if prompts.stop is None else prompts.stop
+        written = self.one_token.write_greedily(
+            ids[:, -1],
+            torch.tensor(longest, device=ids.device),
+            stop,
+            tokens.table.weight,
+            tokens.scale,
+            self.vectors.places[0],
+            state.keys,
+            state.values,
+            state.held,
+            state.across,
+        )
+        return [[Hypothesis([token for token in row if token not in (FREE, stop)])] for row in written.tolist()]
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """logits (B, V) -> the largest (B, count), falling, their tokens, and log Σ exp of each row (B,)."""

@@ -33,14 +33,19 @@ def is_plain(settings: Settings) -> bool:
     return all(getattr(settings, name) == getattr(PLAIN, name) for name in others)
 
 
+def may_be_searched(read: int, prompts: Prompts, longest: Sequence[int]) -> bool:
+    """Whether nothing was read, all prompts are as long, and something may be written about each."""
+    lengths = {len(prompt) for prompt in prompts.ids}
+    return read == 0 and len(lengths) == 1 and min(lengths) > 0 and min(longest) > 0
+
+
 def search(model: Compiled, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
     """What `write` gives, or none where that is not for native code."""
     longest = [settings.longest] * len(prompts.ids) if prompts.longest is None else prompts.longest
-    lengths = {len(prompt) for prompt in prompts.ids}
-    fresh = state.length == 0 and state.window is None and state.has_a_row_for_each(len(prompts.ids))
-    if not (is_plain(settings) and fresh and len(lengths) == 1 and min(lengths) > 0 and min(longest) > 0):
+    fresh = state.window is None and state.has_a_row_for_each(len(prompts.ids))
+    if not (is_plain(settings) and fresh and may_be_searched(state.length, prompts, longest)):
         return None
-    end = min(lengths) + max(longest)
+    end = len(prompts.ids[0]) + max(longest)
     return _search(model, state, prompts, longest, settings) if model.vectors.reach(end) else None
 
 

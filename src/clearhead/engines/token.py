@@ -246,6 +246,48 @@ class Token(nn.Module):
             x = block(x, (keys[number], values[number]), first, last, turn, bias, across, number)
         return self.output(self.norm(x))
 
+    @torch.jit.export
+    def write_greedily(
+        self,
+        ids: Tensor,
+        limits: Tensor,
+        stop: int,
+        table: Tensor,
+        scale: float,
+        places: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        last: int,
+        across: Across,
+    ) -> Tensor:
+        """The likeliest tokens after ids (B,), up to the limits (B,): (B, N), the stops too; then -1.
+
+        Tokens are rows of the table, scaled, with their places (P, D) added; what was read before ends at `last`. The
+        caches have room for all, and each row is about a sentence of its own. A row that has ended leaves the batch.
+        """
+        rows = torch.arange(ids.size(0), device=ids.device)
+        written = torch.full((ids.size(0), int(limits.max())), -1, device=ids.device)
+        nothing: list[Tensor] = []
+        step = 0
+        while rows.size(0) > 0:
+            x = torch.embedding(table, ids).mul_(scale) + places[last]
+            ids = self.forward(x, keys, values, 0, last, nothing, nothing, across).max(-1)[1]
+            written[rows, step] = ids
+            step, last = step + 1, last + 1
+            going = (ids != stop) & (limits > step)
+            if not bool(going.all()):
+                kept = going.nonzero().squeeze(1)
+                rows, ids, limits = rows[kept], ids[kept], limits[kept]
+                keys = [each.index_select(0, kept) for each in keys]
+                values = [each.index_select(0, kept) for each in values]
+                hidden = across.hidden
+                across = Across(
+                    [each.index_select(0, kept) for each in across.keys],
+                    [each.index_select(0, kept) for each in across.values],
+                    None if hidden is None else hidden.index_select(0, kept),
+                )
+        return written
+
 
 def scripted(part: Any) -> Any:
     """A module or a function in TorchScript, or as it is where this Python or this torch has none."""

@@ -135,7 +135,9 @@ def softmax_of_products(
 
     The mask is a table, or only causal: then all queries see the keys up to the first of them.
     """
-    scores = (q * (q.size(-1) ** -0.5 if scale is None else scale)) @ k.transpose(-2, -1)  # (B, H, T, S)
+    scale = q.size(-1) ** -0.5 if scale is None else scale
+    nothing, pairs = q.new_empty(()), (q.flatten(0, 1), k.flatten(0, 1).mT)  # (B H, T, D), (B H, D, S)
+    scores = torch.baddbmm(nothing, *pairs, beta=0, alpha=scale).view(*q.shape[:3], -1)  # (B, H, T, S)
     if bias is not None:
         position = torch.arange(offset, offset + q.size(-2), device=q.device)
         scores += bias(position, torch.arange(k.size(-2), device=q.device))
