@@ -20,8 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import merge
-from itertools import count, islice
+from itertools import count
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -160,11 +159,12 @@ class _Search:
     def _shaped(self, sentences: list[_Sentence], logits: Tensor) -> Tensor:
         """Logits (R, V), and what the rules make of them."""
         self.settings.check_vocabulary(logits.size(-1))
+        place = len(sentences[0][1][0].ids)  # all beams are as long
+        if not self.rules and place >= self.plan.known.size(1):
+            return logits
         rows = {beam.row: (number, beam.ids) for number, beams in sentences for beam in beams}
         ordered = [rows[row] for row in range(len(logits))]
-        given = self.plan.at(len(ordered[0][1]), [number for number, _ in ordered])  # (R,)
-        if given is None and not self.rules:
-            return logits
+        given = self.plan.at(place, [number for number, _ in ordered])  # (R,)
         so_far = torch.tensor([ids for _, ids in ordered], device=logits.device)  # (R, T)
         return follow(self.rules, only(logits, given), so_far)
 
@@ -172,9 +172,10 @@ class _Search:
         """All three (R, V): by the model, after the rules, and with what else counts for the choice."""
         value, token, total = best(self.model, decides, min(2 * self.width, logits.size(-1)))
         total = total if decides is logits else logits.logsumexp(-1)
-        after = value if shaped is decides else shaped.gather(1, token)
-        own = after if logits is shaped else logits.gather(1, token)
-        return _Next(token.tolist(), *(each.tolist() for each in (value, after, own, total)))
+        values = value.tolist()
+        after = values if shaped is decides else shaped.gather(1, token).tolist()
+        own = after if logits is shaped else logits.gather(1, token).tolist()
+        return _Next(token.tolist(), values, after, own, total.tolist())
 
     def _price(self, sentences: list[_Sentence], earlier: list[list[_Candidate]], like: Tensor) -> Tensor:
         """(R, V): what a token costs for each beam of the earlier groups that chose it."""
@@ -192,8 +193,14 @@ class _Search:
 
     def _candidates(self, number: int, beams: list[_Beam], after: _Next) -> Iterator[_Candidate]:
         """The 2W best continuations of a group's W beams: each beam can stop once, so that W of them go on."""
-        offers = [self._offers(beam, after) for beam in beams]
-        for rank, beam, place in islice(merge(*offers, key=itemgetter(0), reverse=True), 2 * self.width):
+        offers = [
+            (before + logit, beam, place)
+            for beam in beams
+            for before in (beam.score - after.total[beam.row],)
+            for place, logit in enumerate(after.decides[beam.row])
+        ]
+        offers.sort(key=itemgetter(0), reverse=True)  # of equal ones that of the earlier beam is first
+        for rank, beam, place in offers[: 2 * self.width]:
             if rank == -math.inf:
                 return
             row, total = beam.row, after.total[beam.row]
@@ -201,11 +208,6 @@ class _Search:
             if self._is_reading(number, beam):  # a token of the prompt costs nothing
                 cost = own = 0.0
             yield _Candidate(beam, after.tokens[row][place], beam.score + cost, own)
-
-    def _offers(self, beam: _Beam, after: _Next) -> Iterator[tuple[float, _Beam, int]]:
-        """The tokens of one beam, the best first: what each comes to, and its place among them."""
-        before = beam.score - after.total[beam.row]
-        return ((before + logit, beam, place) for place, logit in enumerate(after.decides[beam.row]))
 
     def _is_reading(self, number: int, beam: _Beam) -> bool:
         """Whether the next token is one of the prompt."""
@@ -275,7 +277,7 @@ class _Search:
 def _with_rows_in_order(sentences: list[_Sentence]) -> list[_Sentence]:
     """After the state was moved: each beam has a row of its own."""
     row = count()
-    return [(number, [beam._replace(row=next(row)) for beam in beams]) for number, beams in sentences]
+    return [(number, [_Beam(next(row), *beam[1:]) for beam in beams]) for number, beams in sentences]
 
 
 def _sorted(found: dict[tuple[int, ...], Hypothesis]) -> list[Hypothesis]:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 CHUNK = 512  # tokens of a prompt that are read at once
 SPAN = 64  # tokens of which one maximum is taken
-FEW = 8  # rows of logits, of which the largest are found at once
 
 
 class Stepper(Protocol):
@@ -67,21 +66,24 @@ def best(model: Stepper, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Te
 def rank(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """What `best` gives, for any model."""
     value, token = largest(logits, count)
-    return value, token, logits.logsumexp(-1)
+    highest = value[:, :1]
+    return value, token, (logits - highest).exp_().sum(-1).log_() + highest.squeeze(1)
 
 
-def largest(logits: Tensor, count: int, span: int = SPAN, few: int = FEW) -> tuple[Tensor, Tensor]:
+def largest(logits: Tensor, count: int, span: int = SPAN) -> tuple[Tensor, Tensor]:
     """(B, V) -> what topk gives. Of many logits, first the spans that hold the largest: a maximum is cheap."""
     rows, size = logits.size(0), logits.size(1)
-    if rows < few or size < 8 * count * span or not logits.is_cpu:
+    if rows == 1 or size < 8 * count * span or not logits.is_cpu:
         return logits.topk(count, dim=-1)
-    whole = size - size % span
-    spans = logits[:, :whole].view(rows, -1, span)  # (B, V / span, span)
-    chosen = spans.amax(-1).topk(count, dim=-1, sorted=False)[1]  # (B, N)
-    inside = spans.gather(1, chosen.unsqueeze(-1).expand(-1, -1, span)).flatten(1)
+    each = size // span
+    whole, wide = each * span, count * span
+    spans = logits[:, :whole].reshape(rows * each, span)
+    chosen = spans.amax(-1).view(rows, each).topk(count, dim=-1, sorted=False)[1]  # (B, N)
+    first = torch.arange(0, rows * each, each).unsqueeze(1)  # span of each row
+    inside = spans.index_select(0, (first + chosen).flatten()).view(rows, wide)
     value, place = torch.cat((inside, logits[:, whole:]), dim=1).topk(count, dim=-1)  # (B, N)
     in_span = chosen.gather(1, (place // span).clamp(max=count - 1)) * span + place % span
-    return value, torch.where(place < count * span, in_span, place + (whole - count * span))
+    return value, torch.where(place < wide, in_span, place + (whole - wide))
 
 
 def read(model: Stepper, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
