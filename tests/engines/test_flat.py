@@ -34,11 +34,29 @@ def test_flat_steps_equal_the_models(
     task: str, positions: str, parts: Sequence[str], script: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flat, "MANY_STEPS", 1 if script else 1000)
+    monkeypatch.setattr(flat, "worth_joining", lambda *_: False)
     network = make(task, f"model.positions={positions}", *parts).double()
     fast = Flat(network)  # type: ignore[arg-type]
     assert_same_steps(network, fast, task, near=1e-10)
     assert isinstance(fast.one_token, torch.jit.ScriptModule) == script
     assert isinstance(fast.rank, torch.jit.ScriptFunction) == script
+
+
+@pytest.mark.parametrize("parts", PARTS, ids=" ".join)
+@pytest.mark.parametrize("script", [False, True], ids=["python", "script"])
+def test_joined_keys_and_values_equal_the_models(
+    parts: Sequence[str], script: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flat, "MANY_STEPS", 1 if script else 1000)
+    monkeypatch.setattr(flat, "worth_joining", lambda *_: True)
+    network = make("translate", *parts).double()
+    assert_same_steps(network, Flat(network), "translate", near=1e-10)  # type: ignore[arg-type]
+
+
+def test_only_short_sentences_are_joined() -> None:
+    assert flat.worth_joining(layers=4, sentences=16, length=20, heads=4, dim=128)
+    assert not flat.worth_joining(layers=4, sentences=1, length=50, heads=4, dim=128)
+    assert not flat.worth_joining(layers=6, sentences=16, length=20, heads=8, dim=512)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -105,11 +123,12 @@ def test_without_torchscript_it_is_the_same_in_python(monkeypatch: pytest.Monkey
     parts=st.sampled_from(PARTS[:4]),
     stop=st.sampled_from([None, 2, 7]),
     seed=st.integers(0, 9),
+    dim=st.sampled_from([12, 30]),  # the larger one joins keys and values
 )
 def test_greedy_texts_in_torchscript_are_those_that_are_defined(
-    data: st.DataObject, task: str, positions: str, parts: Sequence[str], stop: int | None, seed: int
+    data: st.DataObject, task: str, positions: str, parts: Sequence[str], stop: int | None, seed: int, dim: int
 ) -> None:
-    network = make(task, f"model.positions={positions}", *parts, seed=seed).double()
+    network = make(task, f"model.dim={dim}", f"model.positions={positions}", *parts, seed=seed).double()
     fast, rows = Flat(network, many=True), data.draw(st.integers(1, 5))  # type: ignore[arg-type]
     limits = data.draw(st.lists(st.integers(1, 23), min_size=rows, max_size=rows))
     length = data.draw(st.integers(1, 4))

@@ -27,7 +27,7 @@ from clearhead.engines.layout import (
     unsupported,
 )
 from clearhead.engines.search import is_plain, may_be_searched
-from clearhead.engines.token import Across, Block, SelfAttention, Token, scripted
+from clearhead.engines.token import Across, Block, Cross, SelfAttention, Token, scripted, some_of
 from clearhead.engines.vectors import Vectors
 from clearhead.models.assemble import smaller
 from clearhead.models.lm import LanguageModel
@@ -36,6 +36,7 @@ from clearhead.nn import Mask, MultiHeadAttention, Rotary
 from clearhead.nn.attention import fused_attention
 
 ROOM = 16  # tokens that a cache begins with
+JOINED = 2**21  # numbers of joined keys and values that stay in a cache
 MANY_STEPS = 1000  # for which TorchScript, which takes half a second to begin with, is worth it
 
 
@@ -87,7 +88,7 @@ class State:
             kept, each = wanted, 1
         new.sentence = [number for number in range(len(kept)) for _ in range(each)]
         if kept != list(range(len(self.across.keys[0]))):
-            new.across = self.across.of(torch.tensor(kept, device=rows.device))
+            new.across = some_of(self.across, torch.tensor(kept, device=rows.device))
         return new
 
 
@@ -122,22 +123,31 @@ class Flat:
     @torch.inference_mode()
     def start(self, *source: Tensor, window: int | None = None) -> State:
         """Read the source, if there is one, ready to write; `window` as a language model takes it."""
-        rows, across, hidden = 1, [], None
+        rows, across = 1, Across([], [], [], None)
         if isinstance(self.network, AttentionWriter):
             memory, real = self.network.encode(*source)  # (B, S, D), (B, 1, S)
-            rows = len(memory)
-            hidden = None if real.all() else memory.new_zeros(real.shape).masked_fill_(~real, -math.inf)
-            blocks: Any = self.network.decoder.blocks
-            across = [block.cross_attention.keys_and_values(memory) for block in blocks]
-        keys, values = ([pair[which].contiguous() for pair in across] for which in (0, 1))
+            rows, across = len(memory), self._across(memory, real)
         one, new = self.layers[0], self.token.output.weight.new_empty
         return State(
             keys=[new(rows, one.kv_heads, ROOM, one.key_dim) for _ in self.layers],
             values=[new(rows, one.kv_heads, ROOM, one.value_dim) for _ in self.layers],
-            across=Across(keys, values, hidden),
+            across=across,
             sentence=list(range(rows)),
             window=smaller(self.network.config.window, window),
         )
+
+    def _across(self, memory: Tensor, real: Tensor) -> Across:
+        """What is looked at of sources (M, S, D), of which some is real, (M, 1, S)."""
+        hidden = None if real.all() else memory.new_zeros(real.shape).masked_fill_(~real, -math.inf)
+        crosses = [block.cross.attention for block in self.blocks if isinstance(block.cross, Cross)]
+        layers: Any = [block.cross_attention for block in self.stack.blocks]
+        pairs = [layer.keys_and_values(memory) for layer in layers]
+        if worth_joining(len(crosses), len(memory), memory.size(1), crosses[0].heads, len(crosses[0].query.weight)):
+            triples = [cross.join(k, v, hidden) for cross, (k, v) in zip(crosses, pairs, strict=True)]
+            keys, values, added = (list(each) for each in zip(*triples, strict=True))
+            return Across(keys, values, added, hidden=None)
+        keys, values = ([pair[which].contiguous() for pair in pairs] for which in (0, 1))
+        return Across(keys, values, [], hidden)
 
     @torch.inference_mode()
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
@@ -239,6 +249,11 @@ class Flat:
     def reorder(self, state: State, rows: Tensor) -> State:
         """Row i becomes what row rows[i] was."""
         return state.reordered(rows)
+
+
+def worth_joining(layers: int, sentences: int, length: int, heads: int, dim: int) -> bool:
+    """Whether joined keys and values are less to multiply, and few enough to stay in the processor's cache."""
+    return heads * length <= dim + length and 2 * layers * sentences * heads * length * dim <= JOINED
 
 
 def _extended(cache: Tensor, new: Tensor, held: int) -> Tensor:
