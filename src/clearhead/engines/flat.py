@@ -19,7 +19,7 @@ from clearhead.decode.hypothesis import Hypothesis
 from clearhead.decode.plan import Prompts
 from clearhead.decode.rules import FREE
 from clearhead.decode.settings import Settings
-from clearhead.decode.stepper import rank
+from clearhead.decode.stepper import rank, read
 from clearhead.engines.layout import (
     input_that_is_written,
     is_transformer_that_writes,
@@ -37,6 +37,7 @@ from clearhead.nn.attention import fused_attention
 
 ROOM = 16  # tokens that a cache begins with
 JOINED = 2**21  # numbers of joined keys and values that stay in a cache
+MOST = 2**16  # tokens of all rows for which there is room from the beginning
 MANY_STEPS = 1000  # for which TorchScript, which takes half a second to begin with, is worth it
 
 
@@ -99,7 +100,8 @@ class Flat:
         """`many` where it is known that many steps will be made."""
         self.network = network
         self.stack = stack_that_writes(network)
-        self.layers: list[MultiHeadAttention] = [block.self_attention for block in self.stack.blocks]  # type: ignore[misc]
+        layers: list[MultiHeadAttention] = [block.self_attention for block in self.stack.blocks]  # type: ignore[misc]
+        self.relatives = [layer.relative for layer in layers]
         self.vectors = Vectors(input_that_is_written(network), concatenated=network.config.position_concat)
         with torch.inference_mode():
             self.token = Token(self.stack, network.output.linear)
@@ -127,10 +129,10 @@ class Flat:
         if isinstance(self.network, AttentionWriter):
             memory, real = self.network.encode(*source)  # (B, S, D), (B, 1, S)
             rows, across = len(memory), self._across(memory, real)
-        one, new = self.layers[0], self.token.output.weight.new_empty
+        parts, new = [block.attention for block in self.blocks], self.token.output.weight.new_empty
         return State(
-            keys=[new(rows, one.kv_heads, ROOM, one.key_dim) for _ in self.layers],
-            values=[new(rows, one.kv_heads, ROOM, one.value_dim) for _ in self.layers],
+            keys=[new(rows, part.groups, ROOM, part.key_dim) for part in parts],
+            values=[new(rows, part.groups, ROOM, part.value_dim) for part in parts],
             across=across,
             sentence=list(range(rows)),
             window=smaller(self.network.config.window, window),
@@ -172,15 +174,15 @@ class Flat:
 
     def _turns(self, place: int) -> list[Tensor]:
         """Of each layer with rotary positions, (2, K): by what queries and keys of a place are turned."""
-        waves = [layer.relative.waves for layer in self.layers if isinstance(layer.relative, Rotary)]
+        waves = [relative.waves for relative in self.relatives if isinstance(relative, Rotary)]
         turns = []
         for sin, cos in (wave(place, 1) for wave in waves):  # (1, K / 2)
             turns.append(torch.cat((torch.cat((cos, cos), dim=1), torch.cat((-sin, sin), dim=1))))
         return turns
 
-    def _biases(self, first: int, last: int, device: torch.device | str) -> list[Tensor]:
+    def _biases(self, first: int, last: int, device: torch.device) -> list[Tensor]:
         """Of each layer that adds something to its scores, (H, S)."""
-        added = [layer.relative.bias for layer in self.layers if layer.relative.bias is not None]
+        added = [relative.bias for relative in self.relatives if relative.bias is not None]
         places = torch.arange(first, last + 1, device=device) if added else torch.empty(0)
         return [bias(places[-1:], places).squeeze(1).to(self.token.output.weight.dtype) for bias in added]
 
@@ -194,7 +196,7 @@ class Flat:
 
     def _looked_back(self, part: SelfAttention, x: Tensor, rows: int, number: int, state: State) -> Tensor:
         """Self-attention of many tokens, (N, D) -> (N, D)."""
-        relative, held = self.layers[number].relative, state.held
+        relative, held = self.relatives[number], state.held
         sizes = ((part.heads, part.key_dim), (part.groups, part.key_dim), (part.groups, part.value_dim))
         parts = torch.split_with_sizes(part.project(x), part.widths, dim=1)
         q, k, v = (each.view(rows, -1, *size).transpose(1, 2) for each, size in zip(parts, sizes, strict=True))
@@ -207,24 +209,26 @@ class Flat:
 
     def search(self, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
         """Greedy texts without Python between two tokens; none where it takes more than that."""
-        longest = [settings.longest] * len(prompts.ids) if prompts.longest is None else list(prompts.longest)
-        in_order = not state.across.keys or state.sentence == list(range(len(prompts.ids)))
+        rows = len(prompts.ids)
+        longest = [settings.longest] * rows if prompts.longest is None else list(prompts.longest)
+        in_order = not state.across.keys or state.sentence == list(range(rows))
         if not (self._is_for_script(state, settings) and in_order and may_be_searched(state.length, prompts, longest)):
             return None
         end = len(prompts.ids[0]) + max(longest)
-        return self._written(state, prompts, longest) if self.vectors.reach(end) else None
+        return self._written(state, prompts, longest) if rows * end <= MOST and self.vectors.reach(end) else None
 
     def _is_for_script(self, state: State, settings: Settings) -> bool:
         """Whether TorchScript has all that is asked for."""
         plain = is_plain(settings) and settings.beams == 1 and not settings.scored and state.window is None
-        return plain and self.one_token is not self.token and not self._turns(0) and not self._biases(0, 0, "cpu")
+        relative = any(isinstance(each, Rotary) or each.bias is not None for each in self.relatives)
+        return plain and not relative and self.one_token is not self.token
 
     @torch.inference_mode()
     def _written(self, state: State, prompts: Prompts, longest: list[int]) -> list[list[Hypothesis]]:
         """Prompts of one length, and what is likeliest after each."""
         ids = torch.tensor(prompts.ids, device=prompts.device)  # (B, P)
         if ids.size(1) > 1:
-            _, state = self.step(ids[:, :-1], state)
+            _, state = read(self, ids[:, :-1], state)
         state.make_room(len(ids), 1 + max(longest))
         tokens, stop = self.vectors.embed.tokens, FREE - 1 if prompts.stop is None else prompts.stop
         written = self.one_token.write_greedily(
