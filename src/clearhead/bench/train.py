@@ -1,8 +1,9 @@
 """`clearhead bench train`: milliseconds for one training step of the same GPT, against transformers and x-transformers.
 
 A step is the forward pass, the loss, the backward pass, clipping, AdamW and the end of the gradients; ours is the
-trainer's own, with all that it writes and checks. The candidates take turns, a few steps each. Linear maps have biases
-in transformers and none in x-transformers, so ours is measured both ways, each beside the one that is the same.
+trainer's own, with all that it writes and checks. The candidates take turns, a few steps each, and are started anew
+several times: a process may be lucky with its memory. Linear maps have biases in transformers and none in
+x-transformers, so ours is measured both ways, each beside the one that is the same.
 
     B windows, T tokens
 """
@@ -29,9 +30,10 @@ from clearhead.train.run import Run
 from clearhead.train.start import make_trainer
 
 SIZES = {
-    Gpt(layers=4, dim=128, heads=4, block=64, batch=12): 40,
-    Gpt(layers=6, dim=384, heads=6, block=256, batch=8): 15,
-}  # and in how many rounds each is measured
+    Gpt(layers=4, dim=128, heads=4, block=64, batch=12): 10,
+    Gpt(layers=6, dim=384, heads=6, block=256, batch=8): 3,
+}  # and in how many rounds each is measured after each start
+STARTS = 5
 TURN = 5  # steps that one candidate makes before it is the next one's turn
 OURS, OURS_BARE = "clearhead", "clearhead without biases"
 SAME = {"transformers": OURS, "x-transformers": OURS_BARE}  # which of ours is the same GPT
@@ -55,7 +57,7 @@ def figures(size: Gpt, rounds: Sequence[Round]) -> Iterator[Figure]:
             yield Figure(f"{what}: {ours} / {peer}", median_ratio(rounds, ours, peer), "×", RATIO, detail)
 
 
-def measured(size: Gpt, peers: bool, rounds: int) -> list[Round]:
+def measured(size: Gpt, peers: bool, rounds: int, starts: int = STARTS) -> list[Round]:
     """The milliseconds of one step of each candidate, each in a process of its own."""
     with TemporaryDirectory() as folder:
         candidates = {OURS: partial(our_turn, size, Path(folder, "biases"), bias=True)}
@@ -63,7 +65,7 @@ def measured(size: Gpt, peers: bool, rounds: int) -> list[Round]:
             candidates |= {"transformers": partial(turn_of, "transformers", size)}
             candidates |= {OURS_BARE: partial(our_turn, size, Path(folder, "bare"), bias=False)}
             candidates |= {"x-transformers": partial(turn_of, "x-transformers", size)}
-        found = rounds_apart(candidates, rounds)
+        found = [each for _ in range(starts) for each in rounds_apart(candidates, rounds, warm_up=2)]
     return [{name: taken / TURN for name, taken in each.items()} for each in found]
 
 
