@@ -61,10 +61,12 @@ def measured(size: Gpt, peers: bool, rounds: int, starts: int = STARTS) -> list[
     """The milliseconds of one step of each candidate, each in a process of its own."""
     with TemporaryDirectory() as folder:
         candidates = {OURS: partial(our_turn, size, Path(folder, "biases"), bias=True)}
-        if peers:
-            candidates |= {"transformers": partial(turn_of, "transformers", size)}
-            candidates |= {OURS_BARE: partial(our_turn, size, Path(folder, "bare"), bias=False)}
-            candidates |= {"x-transformers": partial(turn_of, "x-transformers", size)}
+        if peers:  # each beside the one of ours that is the same
+            candidates |= {
+                "transformers": partial(turn_of, "transformers", size),
+                OURS_BARE: partial(our_turn, size, Path(folder, "bare"), bias=False),
+                "x-transformers": partial(turn_of, "x-transformers", size),
+            }
         found = [each for _ in range(starts) for each in rounds_apart(candidates, rounds, warm_up=2)]
     return [{name: taken / TURN for name, taken in each.items()} for each in found]
 

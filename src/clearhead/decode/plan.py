@@ -30,6 +30,10 @@ class Prompts:
     numbers: Sequence[int] | None = None  # what each row's random draws depend on, instead of 0, 1, 2, …
     device: torch.device | str = "cpu"
 
+    def limits(self, settings: Settings) -> list[int]:
+        """How many tokens may be written after each."""
+        return [settings.longest] * len(self.ids) if self.longest is None else list(self.longest)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -48,8 +52,7 @@ class Plan:
         rows = [torch.tensor([*prompt, *settings.forced]) for prompt in prompts.ids]
         known = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=FREE).to(prompts.device)
         begin = [len(prompt) for prompt in prompts.ids]
-        limits = [settings.longest] * len(rows) if prompts.longest is None else prompts.longest
-        end = [first + limit for first, limit in zip(begin, limits, strict=True)]
+        end = [first + limit for first, limit in zip(begin, prompts.limits(settings), strict=True)]
         return cls(known, begin, end, FREE if prompts.stop is None else prompts.stop)
 
     def open(self) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from clearhead.engines.layout import (
     unsupported,
 )
 from clearhead.engines.search import is_plain, may_be_searched
-from clearhead.engines.token import Across, Block, Cross, SelfAttention, Token, scripted, some_of
+from clearhead.engines.token import Across, Block, Cross, Past, SelfAttention, Token, scripted, some_of
 from clearhead.engines.vectors import Vectors
 from clearhead.models.assemble import smaller
 from clearhead.models.lm import LanguageModel
@@ -114,9 +115,11 @@ class Flat:
 
     def prepare(self) -> None:
         """For many steps."""
-        self.steps = max(self.steps, MANY_STEPS)
-        if self.one_token is self.token:
-            self.one_token, self.rank = scripted(self.token), scripted(rank)
+        self.one_token, self.rank = self._scripts
+
+    @cached_property
+    def _scripts(self) -> tuple[Any, Any]:
+        return scripted(self.token), scripted(rank)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Those of the model."""
@@ -169,16 +172,12 @@ class Flat:
         last = state.held
         first = 0 if state.window is None else max(0, last + 1 - state.window)
         turns, biases = self._turns(state.length), self._biases(first, last, x.device)
-        logits: Tensor = self.one_token(x, state.keys, state.values, first, last, turns, biases, state.across)
+        logits: Tensor = self.one_token(x, Past(state.keys, state.values, first, last, turns, biases), state.across)
         return logits
 
     def _turns(self, place: int) -> list[Tensor]:
         """Of each layer with rotary positions, (2, K): by what queries and keys of a place are turned."""
-        waves = [relative.waves for relative in self.relatives if isinstance(relative, Rotary)]
-        turns = []
-        for sin, cos in (wave(place, 1) for wave in waves):  # (1, K / 2)
-            turns.append(torch.cat((torch.cat((cos, cos), dim=1), torch.cat((-sin, sin), dim=1))))
-        return turns
+        return [torch.cat(relative.turn(place, 1)) for relative in self.relatives if isinstance(relative, Rotary)]
 
     def _biases(self, first: int, last: int, device: torch.device) -> list[Tensor]:
         """Of each layer that adds something to its scores, (H, S)."""
@@ -210,7 +209,7 @@ class Flat:
     def search(self, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
         """Greedy texts without Python between two tokens; none where it takes more than that."""
         rows = len(prompts.ids)
-        longest = [settings.longest] * rows if prompts.longest is None else list(prompts.longest)
+        longest = prompts.limits(settings)
         in_order = not state.across.keys or state.sentence == list(range(rows))
         if not (self._is_for_script(state, settings) and in_order and may_be_searched(state.length, prompts, longest)):
             return None

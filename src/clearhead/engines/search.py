@@ -41,7 +41,7 @@ def may_be_searched(read: int, prompts: Prompts, longest: Sequence[int]) -> bool
 
 def search(model: Compiled, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
     """What `write` gives, or none where that is not for native code."""
-    longest = [settings.longest] * len(prompts.ids) if prompts.longest is None else prompts.longest
+    longest = prompts.limits(settings)
     fresh = state.window is None and state.has_a_row_for_each(len(prompts.ids))
     if not (is_plain(settings) and fresh and may_be_searched(state.length, prompts, longest)):
         return None

@@ -17,6 +17,21 @@ from torch.nn import functional as F
 
 from clearhead.nn import AddNorm, DecoderBlock, FeedForward, MultiHeadAttention, NormAdd, NormAddNorm, SwiGLU
 from clearhead.nn.attention import Fused, share_heads
+from clearhead.nn.positions import turned
+
+
+class Past(NamedTuple):
+    """What the layers have seen of the text itself; lists have one for each, or none where there is no such thing.
+
+    The new token becomes the last.
+    """
+
+    keys: list[Tensor]  # (B, G, room, K)
+    values: list[Tensor]  # (B, G, room, V)
+    first: int  # place that is seen
+    last: int
+    turns: list[Tensor]  # (2, K): cosines and sines of the last place
+    biases: list[Tensor]  # (H, S): what is added to the scores
 
 
 class Across(NamedTuple):
@@ -84,38 +99,24 @@ class SelfAttention(nn.Module):
         self.output = Product(layer.output)
         self.widths = [self.heads * self.key_dim, self.groups * self.key_dim, self.groups * self.value_dim]
 
-    def forward(
-        self,
-        x: Tensor,
-        cache: tuple[Tensor, Tensor],
-        first: int,
-        last: int,
-        turn: Tensor | None,
-        bias: Tensor | None,
-    ) -> Tensor:
-        """(B, D) -> (B, D); keys (B, G, room, K) and values (B, G, room, V) are seen from `first` to `last`.
-
-        The new token becomes the last. `turn` (2, K) are the cosines and sines of its place, `bias` (H, S) is added.
-        """
-        (keys, values), rows, seen = cache, x.size(0), last + 1 - first
+    def forward(self, x: Tensor, past: Past, number: int) -> Tensor:
+        """(B, D) -> (B, D)."""
+        keys, values, first, last = past.keys[number], past.values[number], past.first, past.last
+        rows, seen = x.size(0), last + 1 - first
         q, k, v = torch.split_with_sizes(self.project(x), self.widths, dim=1)
         q, k = q.view(rows, self.heads, self.key_dim), k.view(rows, self.groups, self.key_dim)
-        if turn is not None:
-            q, k = turned(q, turn), turned(k, turn)
+        if len(past.turns) > 0:
+            turn = past.turns[number]
+            q, k = turned(q, turn[0], turn[1]), turned(k, turn[0], turn[1])
         keys.select(2, last).copy_(k)
         values.select(2, last).copy_(v.view(rows, self.groups, self.value_dim))
         pairs = rows * self.groups
         known = keys.narrow(2, first, seen).view(pairs, seen, self.key_dim).transpose(1, 2)
         scores = torch.bmm(q.reshape(pairs, -1, self.key_dim), known)  # (B G, H / G, S)
-        if bias is not None:
-            scores = (scores.view(rows, self.heads, seen) + bias).view(pairs, -1, seen)
+        if len(past.biases) > 0:
+            scores = (scores.view(rows, self.heads, seen) + past.biases[number]).view(pairs, -1, seen)
         mixed = torch.bmm(scores.softmax(-1), values.narrow(2, first, seen).view(pairs, seen, self.value_dim))
         return self.output(mixed.view(rows, -1))
-
-
-def turned(x: Tensor, turn: Tensor) -> Tensor:
-    """(B, H, K) -> the same, turned as `Rotary` does it."""
-    return torch.addcmul(x * turn[0], x.roll(x.size(-1) // 2, dims=-1), turn[1])
 
 
 class CrossAttention(nn.Module):
@@ -233,20 +234,9 @@ class Block(nn.Module):
         part = block.feed_forward
         self.feed = GatedFeed(part) if isinstance(part, SwiGLU) else Feed(part)
 
-    def forward(
-        self,
-        x: Tensor,
-        cache: tuple[Tensor, Tensor],
-        first: int,
-        last: int,
-        turn: Tensor | None,
-        bias: Tensor | None,
-        across: Across,
-        number: int,
-    ) -> Tensor:
+    def forward(self, x: Tensor, past: Past, across: Across, number: int) -> Tensor:
         """(B, D) -> (B, D)."""
-        mixed = self.attention(self.around_self.before(x), cache, first, last, turn, bias)
-        return self.rest(x, mixed, across, number)
+        return self.rest(x, self.attention(self.around_self.before(x), past, number), across, number)
 
     def rest(self, x: Tensor, mixed: Tensor, across: Across, number: int) -> Tensor:
         """x (B, D), and what self-attention made of it -> (B, D)."""
@@ -263,22 +253,10 @@ class Token(nn.Module):
         self.blocks = nn.ModuleList(Block(block) for block in stack.blocks)
         self.norm, self.output = stack.norm, Product(output)
 
-    def forward(
-        self,
-        x: Tensor,
-        keys: list[Tensor],
-        values: list[Tensor],
-        first: int,
-        last: int,
-        turns: list[Tensor],
-        biases: list[Tensor],
-        across: Across,
-    ) -> Tensor:
-        """(B, D) -> logits (B, V); the lists have one for each layer, or none where there is nothing of the kind."""
+    def forward(self, x: Tensor, past: Past, across: Across) -> Tensor:
+        """(B, D) -> logits (B, V)."""
         for number, block in enumerate(self.blocks):
-            turn = turns[number] if len(turns) > 0 else None
-            bias = biases[number] if len(biases) > 0 else None
-            x = block(x, (keys[number], values[number]), first, last, turn, bias, across, number)
+            x = block(x, past, across, number)
         return self.output(self.norm(x))
 
     @torch.jit.export
@@ -306,7 +284,7 @@ class Token(nn.Module):
         step = 0
         while rows.size(0) > 0:
             x = torch.embedding(table, ids).mul_(scale) + places[last]
-            ids = self.forward(x, keys, values, 0, last, nothing, nothing, across).max(-1)[1]
+            ids = self.forward(x, Past(keys, values, 0, last, nothing, nothing), across).max(-1)[1]
             written[rows, step] = ids
             step, last = step + 1, last + 1
             going = (ids != stop) & (limits > step)
@@ -325,5 +303,5 @@ def scripted(part: Any) -> Any:
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return torch.jit.script(part)
-        except Exception:
+        except (AttributeError, OSError, RuntimeError, TypeError, ValueError):  # whatever it lacks: a part, the source
             return part

@@ -34,12 +34,17 @@ def capture(model: nn.Module, *patterns: str, heads: int | Sequence[int] | None 
     seen: dict[str, Tensor] = {}
     with ExitStack() as until_the_end:
         for name, probe in wanted.items():
-            if probe.instead is not None and chosen is None:
-                until_the_end.enter_context(_computing_instead(seen, name, probe, probe.instead))
-            else:
-                recorder = _recorder(seen, name, probe, chosen)
+            recorder = _recorder(seen, name, probe, chosen)
+            if probe.instead is None or chosen is not None or _is_replaced(probe.module):
                 until_the_end.callback(probe.module.register_forward_hook(recorder, with_kwargs=True).remove)
+            else:
+                until_the_end.enter_context(_computing_instead(seen, name, probe.module, probe.instead, recorder))
         yield seen
+
+
+def _is_replaced(module: nn.Module) -> bool:
+    """Whether somebody, perhaps another capture, lets it compute in his own way: then that is what counts."""
+    return "forward" in vars(module)
 
 
 def _recorder(seen: dict[str, Tensor], name: str, probe: Probe, heads: Heads) -> Any:
@@ -51,16 +56,16 @@ def _recorder(seen: dict[str, Tensor], name: str, probe: Probe, heads: Heads) ->
 
 
 @contextmanager
-def _computing_instead(seen: dict[str, Tensor], name: str, probe: Probe, instead: Instead) -> Iterator[None]:
+def _computing_instead(
+    seen: dict[str, Tensor], name: str, module: nn.Module, instead: Instead, recorder: Any
+) -> Iterator[None]:
     """Let the module compute by what is seen; in training it computes as always, and what is seen is recomputed."""
-    module, before = probe.module, vars(probe.module).get("forward")
     forward = module.forward
 
     def compute(*given: Any) -> Tensor:
         if torch.is_grad_enabled() or module.training:
             gave: Tensor = forward(*given)
-            with torch.no_grad():
-                seen[name] = probe.read(Computed(module, given, {}, gave), None).detach()
+            recorder(module, given, {}, gave)
         else:
             gave, seen[name] = instead(*given)
         return gave
@@ -70,8 +75,6 @@ def _computing_instead(seen: dict[str, Tensor], name: str, probe: Probe, instead
         yield
     finally:
         del module.forward
-        if before is not None:
-            module.forward = before
 
 
 def choose(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]:

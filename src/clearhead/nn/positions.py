@@ -143,10 +143,19 @@ class Rotary(RelativePositions):
 
     def rotate(self, x: Tensor, start: Start) -> Tensor:
         """(B, H, T, D) -> the same, turned: (left, right) becomes (left cos - right sin, right cos + left sin)."""
-        sin, cos = (wave.to(x.dtype) for wave in self.waves(start, x.size(-2)))
-        sin, cos = (wave.unsqueeze(-3) if wave.dim() == 3 else wave for wave in (sin, cos))  # (B, 1, T, D/2)
-        cos, sin = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)  # (…, T, D)
-        return torch.addcmul(x * cos, x.roll(x.size(-1) // 2, dims=-1), sin)
+        cos, sin = (wave.to(x.dtype) for wave in self.turn(start, x.size(-2)))
+        cos, sin = (wave.unsqueeze(-3) if wave.dim() == 3 else wave for wave in (cos, sin))  # (B, 1, T, D)
+        return turned(x, cos, sin)
+
+    def turn(self, start: Start, length: int) -> tuple[Tensor, Tensor]:
+        """By what each number of a vector and its partner are multiplied, each (T, D) or (B, T, D)."""
+        sin, cos = self.waves(start, length)
+        return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+
+
+def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """(…, T, D) -> the same, each number with its partner half a vector away."""
+    return torch.addcmul(x * cos, x.roll(x.size(-1) // 2, dims=-1), sin)
 
 
 class Alibi(RelativePositions):
