@@ -75,9 +75,9 @@ def handler_of(server: Server) -> type[BaseHTTPRequestHandler]:
             elif content is None:
                 self.send_error(404)
             else:
-                served.sent = self.answer(content, served)
+                self.answer(content, served)
 
-        def answer(self, content: bytes, served: Served) -> int:
+        def answer(self, content: bytes, served: Served) -> None:
             start = 0
             if served.range and server.ranges and served.if_range in (None, server.etag):
                 start = int(served.range.removeprefix("bytes=").removesuffix("-"))
@@ -86,7 +86,7 @@ def handler_of(server: Server) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Range", f"bytes */{len(content)}")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
-                return 0
+                return
             self.send_response(206 if start else 200)
             if start:
                 self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
@@ -96,8 +96,8 @@ def handler_of(server: Server) -> type[BaseHTTPRequestHandler]:
             body = content[start:]
             if server.cuts:
                 body = body[: server.cuts.pop(0)]
+            served.sent = len(body)  # before the client can have it: this thread may be the slower one
             self.wfile.write(body)
-            return len(body)
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
