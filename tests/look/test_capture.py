@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -340,6 +341,49 @@ def test_only_what_is_asked_for_is_computed() -> None:
         decoder(x, memory)
     assert list(seen) == ["decoder.1.cross.weights"]
     assert changed == ["blocks.1.cross_attention.kernel"]
+
+
+@learning_or_not
+@pytest.mark.parametrize("case", CASES, ids=named)
+def test_a_pass_that_ends_where_all_was_seen_sees_the_same(case: tuple[str, dict[str, Any]], learning: bool) -> None:
+    model, inputs = made(*case)
+    with torch.set_grad_enabled(learning):
+        for pattern in ("*.embedded", "*.weights", "*.0.*", "*"):
+            if not any(fnmatchcase(name, pattern) for name in probes(model)):
+                continue
+            with capture(model, pattern) as whole:
+                model(*inputs)
+            with capture(model, pattern, stop=True) as seen:
+                model(*inputs)
+                raise AssertionError("this is not reached")
+            torch.testing.assert_close(seen, whole, rtol=0, atol=0)
+    assert not any(part._forward_hooks or "forward" in vars(part) for part in model.modules())
+
+
+@pytest.mark.parametrize("pattern", ["decoder.0.cross.weights", "decoder.0.cross.query"])
+def test_nothing_is_computed_after_all_was_seen(pattern: str) -> None:
+    decoder, x, memory = small_decoder(), *torch.randn(2, 2, 5, 12).double()
+    called: list[str] = []
+    for name, part in decoder.named_modules():
+        part.register_forward_pre_hook(lambda *_, name=name: called.append(name))
+    with torch.no_grad(), capture(decoder, pattern, stop=True):
+        decoder(x, memory)
+    assert called[-1] == "blocks.0.cross_attention.kernel"
+
+
+def test_a_pass_is_ended_by_the_capture_that_has_seen_all() -> None:
+    decoder, x, memory = small_decoder(), *torch.randn(2, 2, 5, 12).double()
+    reached = []
+    with capture(decoder, "decoder.0.hidden", stop=True) as outer:
+        with capture(decoder, "decoder.*.self.output", stop=True) as inner:
+            decoder(x, memory)
+        reached.append("after the inner one")
+    assert (list(outer), list(inner), reached) == (["decoder.0.hidden"], ["decoder.0.self.output"], [])
+    with capture(decoder, "decoder.*.hidden", stop=True) as outer:
+        with capture(decoder, "decoder.0.hidden", stop=True) as inner:
+            decoder(x, memory)
+        reached.append("after the inner one")
+    assert (list(outer), list(inner), reached) == (["decoder.0.hidden"], ["decoder.0.hidden"], ["after the inner one"])
 
 
 def test_stacks_are_called_by_what_they_do() -> None:

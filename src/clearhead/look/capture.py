@@ -5,13 +5,14 @@
     seen["decoder.0.cross.weights"]        # (B, H, T, S)
 
 The names are those of `probes.py`; `*` and `?` stand for any letters. Only what is asked for is computed, and only for
-the `heads` that are asked for. Nothing in the model changes, and the hooks are gone afterwards, whatever happens. A
-part that computes several times, as in writing token by token, leaves what it computed last.
+the `heads` that are asked for; with `stop`, the pass ends as soon as all of it was seen, so that the first layer of
+twelve costs a twelfth. Nothing in the model changes, and the hooks are gone afterwards, whatever happens. A part that
+computes several times, as in writing token by token, leaves what it computed last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
@@ -24,22 +25,44 @@ from clearhead.look.call import SEEN
 from clearhead.look.look import span
 from clearhead.look.probes import Computed, Heads, Instead, Probe, probes
 
+Keep = Callable[[str, Tensor], None]  # the name of a probe, and what was seen
+
+
+class _AllSeen(BaseException):
+    """Ends a forward pass whose answer nobody waits for; no error, so nobody on the way may take it for one."""
+
 
 @contextmanager
-def capture(model: nn.Module, *patterns: str, heads: int | Sequence[int] | None = None) -> Iterator[dict[str, Tensor]]:
-    """Record what the patterns name, the batch in front, each time the model is called."""
+def capture(
+    model: nn.Module, *patterns: str, heads: int | Sequence[int] | None = None, stop: bool = False
+) -> Iterator[dict[str, Tensor]]:
+    """Record what the patterns name, the batch in front, each time the model is called.
+
+    With `stop` the block ends where the model has computed all of it, and what comes after the call is not reached.
+    """
     chosen: Heads = None if heads is None else [heads] if isinstance(heads, int) else list(heads)
     wanted = choose(probes(model), patterns)
     _check_heads(wanted, chosen)
     seen: dict[str, Tensor] = {}
+    ended = _AllSeen()
+
+    def keep(name: str, tensor: Tensor) -> None:
+        seen[name] = tensor
+        if stop and len(seen) == len(wanted):
+            raise ended
+
     with ExitStack() as until_the_end:
         for name, probe in wanted.items():
-            recorder = _recorder(seen, name, probe, chosen)
+            recorder = _recorder(keep, name, probe, chosen)
             if probe.instead is None or chosen is not None or _is_replaced(probe.module):
                 until_the_end.callback(probe.module.register_forward_hook(recorder, with_kwargs=True).remove)
             else:
-                until_the_end.enter_context(_computing_instead(seen, name, probe.module, probe.instead, recorder))
-        yield seen
+                until_the_end.enter_context(_computing_instead(keep, name, probe.module, probe.instead, recorder))
+        try:
+            yield seen
+        except _AllSeen as reason:
+            if reason is not ended:  # but that of a capture around this one
+                raise
 
 
 def _is_replaced(module: nn.Module) -> bool:
@@ -47,18 +70,16 @@ def _is_replaced(module: nn.Module) -> bool:
     return "forward" in vars(module)
 
 
-def _recorder(seen: dict[str, Tensor], name: str, probe: Probe, heads: Heads) -> Any:
+def _recorder(keep: Keep, name: str, probe: Probe, heads: Heads) -> Any:
     def record(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any], gave: Any) -> None:
         with torch.no_grad():
-            seen[name] = probe.read(Computed(module, given, named, gave), heads).detach()
+            keep(name, probe.read(Computed(module, given, named, gave), heads).detach())
 
     return record
 
 
 @contextmanager
-def _computing_instead(
-    seen: dict[str, Tensor], name: str, module: nn.Module, instead: Instead, recorder: Any
-) -> Iterator[None]:
+def _computing_instead(keep: Keep, name: str, module: nn.Module, instead: Instead, recorder: Any) -> Iterator[None]:
     """Let the module compute by what is seen; in training it computes as always, and what is seen is recomputed."""
     forward = module.forward
 
@@ -67,7 +88,8 @@ def _computing_instead(
             gave: Tensor = forward(*given)
             recorder(module, given, {}, gave)
         else:
-            gave, seen[name] = instead(*given)
+            gave, seen = instead(*given)
+            keep(name, seen)
         return gave
 
     module.forward = compute

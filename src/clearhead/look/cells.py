@@ -152,7 +152,7 @@ def cells(
     ranking: Sequence[Ranked] = (),
 ) -> Cells:
     """Colour the tokens that the layer's stack reads, a batch of one, by one of its units."""
-    with capture(model, layer) as seen:
+    with capture(model, layer, stop=True) as seen:
         model(*inputs)
     if layer not in unit_layers(model):
         raise ProbeError(f"{layer} names no layer of units; choose from: {', '.join(unit_layers(model))}")
@@ -172,7 +172,7 @@ def rank_units(
     names = list(layers or unit_layers(model))
     sums: dict[str, _Sums] = {}
     for inputs, known in windows:
-        with capture(model, *names) as seen:
+        with capture(model, *names, stop=True) as seen:
             model(*inputs)
         values = torch.stack([each.flatten() for each in known.values()])  # (F, N)
         for layer, activations in seen.items():

@@ -37,7 +37,7 @@ class Direction:
     @torch.no_grad()
     def read(self, model: nn.Module, inputs: Sequence[Tensor]) -> Tensor:
         """What the direction says the feature is at each token of a batch: (B, T)."""
-        with capture(model, self.layer) as seen:
+        with capture(model, self.layer, stop=True) as seen:
             model(*inputs)
         return seen[self.layer].cpu().double() @ self.weights + self.constant
 
@@ -51,7 +51,7 @@ def direction(model: nn.Module, windows: Iterable[Window], layer: str, feature: 
     for number, (inputs, known) in enumerate(windows):
         if feature not in known:
             raise ProbeError(f"the windows have no feature {feature}; {nearest(feature, known)}")
-        with capture(model, layer) as seen:
+        with capture(model, layer, stop=True) as seen:
             model(*inputs)
         halves[number % 2].add(seen[layer].flatten(0, 1), known[feature].flatten())
     fitted, held_out = halves

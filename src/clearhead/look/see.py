@@ -84,7 +84,7 @@ def look_of(network: nn.Module, example: Example, about: About, seen: dict[str, 
 def computed(network: nn.Module, inputs: Sequence[Tensor], *patterns: str) -> dict[str, Tensor]:
     """What the patterns name when the network reads the inputs, without dropout and where the network is."""
     place = next(network.parameters()).device
-    with evaluating(network), torch.no_grad(), capture(network, *patterns) as seen:
+    with evaluating(network), torch.no_grad(), capture(network, *patterns, stop=True) as seen:
         network(*(tensor.to(place) for tensor in inputs))
     return seen
 
