@@ -6,6 +6,8 @@ import torch
 from clearhead.bench import look
 from clearhead.bench.look import (
     ALL,
+    ALONE,
+    HEADLESS,
     LENS,
     ONE,
     PLAIN,
@@ -27,7 +29,7 @@ def test_a_translator_is_measured_unseen_and_seen() -> None:
     size = Translator(layers=2, dim=6, heads=3, inner=5, vocabulary=13)
     found = list(of_plain_forward(size, length=7, rounds=1))
     assert [(figure.what, figure.limit) for figure in found] == [
-        ("translator of 2 + 2 layers, 7 tokens: all weights / plain forward", 1.5),
+        ("translator of 2 + 2 layers, 7 tokens: all weights and the answer / plain forward", 1.5),
         ("translator of 2 + 2 layers, 7 tokens: one head of one layer / plain forward", 1.1),
     ]
     assert set(found[0].detail["milliseconds"]) == {PLAIN, ALL, ONE}
@@ -43,13 +45,13 @@ def test_ours_computes_what_the_copied_gpt2_computes() -> None:
 
 def test_ours_is_measured_alone_without_peers() -> None:
     [taken] = measured(SMALL, 7, peers=False, rounds=1)
-    assert set(taken) == {PLAIN, ALL, ONE}
+    assert set(taken) == {PLAIN, ALL, ALONE, ONE}
 
 
 def test_peers_are_measured_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "has_lens", lambda: False)
     [taken] = measured(SMALL, 7, peers=True, rounds=1)
-    assert set(taken) == {PLAIN, ALL, ONE, TRANSFORMERS}
+    assert set(taken) == {PLAIN, ALL, ALONE, ONE, TRANSFORMERS, HEADLESS}
 
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,13 +66,16 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 def test_ours_is_compared_with_each_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "version", lambda _: "4.0")
-    usual = {PLAIN: 10.0, ALL: 14.0, ONE: 10.5, TRANSFORMERS: 16.0, LENS: 20.0}
+    usual = {PLAIN: 10.0, ALL: 14.0, ALONE: 9.0, ONE: 10.5, TRANSFORMERS: 16.0, HEADLESS: 12.0, LENS: 20.0}
     slow = {name: 3 * each for name, each in usual.items()} | {PLAIN: 50.0}  # a moment in which one was disturbed
     found = {figure.what.split(": ")[1]: figure for figure in of_peers(SMALL, 1024, [usual, slow, usual])}
     assert found["one head of one layer / plain forward"].value == pytest.approx(1.05)
-    ours, lens = found[f"{ALL} / {TRANSFORMERS}"], found[f"{ALL} / {LENS}"]
-    assert (ours.value, ours.holds) == (pytest.approx(0.875), True)
-    assert (lens.value, lens.holds) == (pytest.approx(0.7), False)
+    answered, lens = found[f"{ALL} / {TRANSFORMERS}"], found[f"{ALL} / {LENS}"]
+    assert (answered.value, answered.holds) == (pytest.approx(0.875), True)
+    assert (lens.value, lens.holds) == (pytest.approx(0.7), None)
+    alone, cached = found[f"{ALONE} / {HEADLESS}"], found[f"{ALONE} / {LENS}"]
+    assert (alone.value, alone.holds) == (pytest.approx(0.75), True)
+    assert (cached.value, cached.holds) == (pytest.approx(0.45), True)
     assert lens.detail["transformer-lens"] == "4.0"
 
 

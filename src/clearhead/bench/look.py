@@ -1,7 +1,9 @@
 """`clearhead bench look`: what it costs to see attention, against a plain forward pass and against other packages.
 
 The peers are transformers with eager attention and `output_attentions=True`, and TransformerLens with its full cache,
-where it is installed. Both compute with the same GPT-2, whose weights ours has copied; the candidates take turns.
+where it is installed. Both compute with the same GPT-2, whose weights ours has copied; the candidates take turns. A
+pass for the weights alone ends where the last of them was seen, and is compared with a peer that has no head to
+compute the answer with; a pass for both is compared with one that has.
 
     T tokens
 """
@@ -26,10 +28,12 @@ from clearhead.config import Config, defaults, override
 from clearhead.look.capture import capture
 from clearhead.models.build import Sizes, build
 
-PLAIN, ALL, ONE = "plain forward", "all weights", "one head of one layer"
-TRANSFORMERS, LENS = "transformers with output_attentions", "TransformerLens with its full cache"
+PLAIN, ALL, ALONE = "plain forward", "all weights and the answer", "all weights"
+ONE = "one head of one layer"
+TRANSFORMERS = "transformers with output_attentions"
+HEADLESS, LENS = f"{TRANSFORMERS}, without its head", "TransformerLens with its full cache"
 MOST = {ALL: 1.5, ONE: 1.1}  # of a plain forward pass
-MOST_OF_PEER = {TRANSFORMERS: 1.0, LENS: 0.5}
+MOST_OF_PEER = {(ALL, TRANSFORMERS): 1.0, (ALONE, HEADLESS): 1.0, (ALL, LENS): None, (ALONE, LENS): 0.5}
 
 
 @dataclass(frozen=True)
@@ -86,9 +90,11 @@ def our_translator(size: Translator) -> Any:
     return build(config, Sizes(vocabulary=size.vocabulary)).eval()
 
 
-def seen(network: Any, inputs: tuple[Tensor, ...], pattern: str, heads: int | None = None) -> Mapping[str, Tensor]:
+def seen(
+    network: Any, inputs: tuple[Tensor, ...], pattern: str, heads: int | None = None, stop: bool = False
+) -> Mapping[str, Tensor]:
     """What the pattern names in a forward pass."""
-    with capture(network, pattern, heads=heads) as found:
+    with capture(network, pattern, heads=heads, stop=stop) as found:
         network(*inputs)
     return found
 
@@ -128,9 +134,9 @@ def of_peers(size: Gpt, length: int, rounds: Sequence[Round]) -> Iterator[Figure
     for name, each in taken.items():
         yield Figure(f"{what}: {name}", each, "ms", None, detail)
     yield Figure(f"{what}: {ONE} / {PLAIN}", median_ratio(rounds, ONE, PLAIN), "×", MOST[ONE], detail)
-    for name, most in MOST_OF_PEER.items():
-        if name in taken:
-            yield Figure(f"{what}: {ALL} / {name}", median_ratio(rounds, ALL, name), "×", most, detail)
+    for (ours, theirs), most in MOST_OF_PEER.items():
+        if theirs in taken:
+            yield Figure(f"{what}: {ours} / {theirs}", median_ratio(rounds, ours, theirs), "×", most, detail)
 
 
 @torch.inference_mode()
@@ -141,6 +147,7 @@ def measured(size: Gpt, length: int, peers: bool, rounds: int) -> list[Round]:
     candidates: dict[str, Callable[[], object]] = {
         PLAIN: lambda: ours(ids),
         ALL: lambda: seen(ours, (ids,), "*.weights"),
+        ALONE: lambda: seen(ours, (ids,), "*.weights", stop=True),
         ONE: lambda: seen(ours, (ids,), f"decoder.{size.layers // 2}.self.weights", heads=size.heads - 1),
     }
     return rounds_together(candidates | (their_candidates(size, ours, ids) if peers else {}), rounds)
@@ -151,9 +158,12 @@ def their_candidates(size: Gpt, ours: Any, ids: Tensor) -> dict[str, Callable[[]
     theirs: Any = transformers_gpt2(size, "eager").eval()
     copy_gpt2(theirs, ours)
     attentions = theirs(ids, output_attentions=True).attentions
-    for name, weights in zip(range(size.layers), seen(ours, (ids,), "*.weights").values(), strict=True):
-        torch.testing.assert_close(weights, attentions[name], rtol=1e-3, atol=1e-5)
-    found: dict[str, Callable[[], object]] = {TRANSFORMERS: lambda: theirs(ids, output_attentions=True)}
+    for our, their in zip(seen(ours, (ids,), "*.weights", stop=True).values(), attentions, strict=True):
+        torch.testing.assert_close(our, their, rtol=1e-3, atol=1e-5)
+    found: dict[str, Callable[[], object]] = {
+        TRANSFORMERS: lambda: theirs(ids, output_attentions=True),
+        HEADLESS: lambda: theirs.transformer(ids, output_attentions=True),
+    }
     if has_lens():
         sources = import_module("transformer_lens.model_bridge.sources")
         lens = sources.build_bridge_from_module(deepcopy(theirs), "GPT2LMHeadModel", hf_config=theirs.config).eval()

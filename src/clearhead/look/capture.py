@@ -12,9 +12,10 @@ computes several times, as in writing token by token, leaves what it computed la
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import Any
 
 import torch
@@ -103,10 +104,14 @@ def choose(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]
     """The probes that any of the patterns names; a pattern that names none is refused."""
     if not patterns:
         raise ProbeError("there is nothing to capture: name some probes, such as encoder.*.self.weights")
+    named: set[str] = set()
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in known):
+        fits = re.compile(translate(pattern)).match
+        found = [name for name in known if fits(name)]
+        if not found:
             raise ProbeError(f"this model has no {pattern}: {_what_there_is(known, pattern)}")
-    return {name: probe for name, probe in known.items() if any(fnmatchcase(name, each) for each in patterns)}
+        named.update(found)
+    return {name: probe for name, probe in known.items() if name in named}
 
 
 def _what_there_is(known: dict[str, Probe], pattern: str) -> str:

@@ -17,8 +17,9 @@ attends does so in its layer 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -60,8 +61,7 @@ class Computed:
     gave: Any
 
 
-@dataclass(frozen=True)
-class Probe:
+class Probe(NamedTuple):
     """Something that can be seen each time a module has computed."""
 
     module: nn.Module
@@ -135,7 +135,7 @@ def _of_block(block: Any) -> Named:
         if isinstance(layer, MultiHeadAttention):
             seen = dict(_of_attention(layer.kernel, _through_kernel, layer.heads))
             if isinstance(layer.kernel, Fused):
-                seen["weights"] = replace(seen["weights"], instead=_without_kernel(layer.kernel))
+                seen["weights"] = seen["weights"]._replace(instead=_without_kernel(layer.kernel))
             yield from ((f"{part}.{what}", probe) for what, probe in seen.items())
             yield f"{part}.output", Probe(layer, _gave)
     yield "feed_forward.inner", Probe(block.feed_forward.outer, _first_given)
@@ -160,7 +160,11 @@ MakeCall = Callable[[Computed], AttentionCall]
 
 def _of_attention(module: nn.Module, make: MakeCall, heads: int) -> Named:
     """All that can be seen of one attention layer, whose calls `make` understands."""
+    yield from ((what, Probe(module, read, heads)) for what, read in _readers(make).items())
 
+
+@cache
+def _readers(make: MakeCall) -> dict[str, Read]:
     def reader(look: Callable[[AttentionCall], Tensor]) -> Read:
         def read(computed: Computed, heads: Heads) -> Tensor:
             call = make(computed)
@@ -168,7 +172,7 @@ def _of_attention(module: nn.Module, make: MakeCall, heads: int) -> Named:
 
         return read
 
-    yield from ((what, Probe(module, reader(look), heads)) for what, look in SEEN.items())
+    return {what: reader(look) for what, look in SEEN.items()}
 
 
 def _through_kernel(computed: Computed) -> AttentionCall:

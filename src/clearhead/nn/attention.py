@@ -271,7 +271,7 @@ def choose_kernel(score: Score, weigh: Weigh, dropout: float) -> Fused | Explici
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, T, H × D) -> (B, H, T, D)."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
 
 
 def join_heads(x: Tensor) -> Tensor:
