@@ -11,6 +11,7 @@ import clearhead
 from clearhead import bundled
 from clearhead.data import read
 from clearhead.look.cells import rank_units, windows
+from clearhead.look.induction import induction
 
 REAL = Path(os.environ.get("CLEARHEAD_DATA", "no such folder"))
 
@@ -33,6 +34,16 @@ def test_word_vectors_know_what_goes_together() -> None:
     words = clearhead.load("words")
     assert "sperm" in [word for word, _ in words.neighbours("whale", 3)]
     assert "her" in [word for word, _ in words.analogy("she", "he", "him", 3)]
+
+
+def test_made_up_words_are_learned_from_the_line_by_an_induction_head() -> None:
+    model = clearhead.load("invented")
+    for line, word in {"zog plim zog quav plim qu": "av", "tim forn badu forn tim ba": "du"}.items():
+        assert model.generate(line, temperature=0, max_tokens=2) == line + word
+    scores = induction(model.network, model.tokenizer.word_ids())
+    layer, _, best = scores.best()
+    assert layer == 1
+    assert best > 0.7
 
 
 @pytest.mark.skipif(not (REAL / "tinyshakespeare").is_dir(), reason="needs the real corpora: set CLEARHEAD_DATA")

@@ -479,6 +479,35 @@ def test_cifar_of_a_wrong_length_is_refused() -> None:
         unpack.cifar_arrays(bytes(3072))
 
 
+# Made here
+
+
+def test_a_text_that_is_made_needs_no_web_and_is_made_once(cache: Path) -> None:
+    calls = []
+
+    def lines() -> Iterator[str]:
+        calls.append(1)
+        yield from ("uno", "dós")
+
+    made = Entry("toy", "text", "a toy", "none", local=(), make=lines)
+    assert get.origin(made) == "made"
+    found = get.get(made)
+    assert (found.origin, found.path) == ("made", cache / "toy.txt")
+    assert found.path.read_bytes() == "uno\ndós\n".encode()
+    assert get.get(made).origin == get.origin(made) == "cache"
+    assert (names(cache), calls) == (["toy.txt"], [1])
+
+
+def test_a_text_that_cannot_be_made_leaves_nothing(cache: Path) -> None:
+    def lines() -> Iterator[str]:
+        yield "one"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(DownloadError, match="no space left on device; make room there"):
+        get.get(Entry("toy", "text", "a toy", "none", local=(), make=lines))
+    assert names(cache) == []
+
+
 # The catalogue itself
 
 
@@ -494,7 +523,7 @@ def test_entry_is_well_formed(known: Entry) -> None:
     digits = {"md5": 32, "sha1": 40, "sha256": 64}
     assert known.title
     assert known.licence
-    assert known.local
+    assert known.local or known.make
     results = [name for file in known.files for name in file.results]
     assert len(set(results)) == len(results)
     for file in known.files:

@@ -111,10 +111,10 @@ def _task(asked: Asked) -> Iterator[Task]:
 
 
 def induction(asked: Asked) -> Shown:
-    """Random tokens twice: which heads look back at what followed."""
+    """Random words, or letters, twice: which heads look back at what followed."""
     from clearhead.look.induction import induction
 
-    found = induction(asked.model.network, range(len(asked.model.tokenizer)))
+    found = induction(asked.model.network, asked.model.tokenizer.word_ids())
     title = f"induction score of each head (chance {found.chance:.3f})"
     rows, columns = _counted("layer", found.induction.size(0)), _counted("head", found.induction.size(1))
     draw = partial(figures.heatmap, found.induction, rows, columns, title=title, label="weight", width=asked.width)

@@ -7,10 +7,12 @@ None means that nobody publishes one, so the first download is remembered and la
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from clearhead.config import DataKind
 from clearhead.data import unpack
+from clearhead.data.invented import invented
 from clearhead.errors import ConfigError, nearest
 
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
@@ -55,6 +57,7 @@ class Entry:
     files: tuple[RemoteFile, ...] = ()  # empty: cannot be downloaded
     inside: str = ""  # the folder to use within an unpacked archive
     use: Use = Use()
+    make: Callable[[], Iterable[str]] | None = None  # the lines of a text that is made here, and not downloaded
 
     @property
     def size(self) -> int | None:
@@ -250,6 +253,14 @@ _ENTRIES = (
         local=tuple(
             f"flickr8k/{name}" for name in ("captions.tsv.gz", "train.txt.gz", "dev.txt.gz", "images-64px.tar.xz")
         ),
+    ),
+    Entry(
+        "invented",
+        kind="text",
+        title="Made-up words: 15,000 lines, each with six words of its own",
+        licence="public domain: made by this package",
+        local=(),
+        make=invented,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Find a dataset by name: below `$CLEARHEAD_DATA`, else in the cache, else on the web.
+"""Find a dataset by name: below `$CLEARHEAD_DATA`, else in the cache, else on the web, or make it.
 
     path = locate("tatoeba-en-es")     # what `--data` takes
 
@@ -24,7 +24,7 @@ from clearhead.data.download import Report, checksum, download
 from clearhead.data.unpack import unpack_tar
 from clearhead.errors import DownloadError
 
-Origin = Literal["$CLEARHEAD_DATA", "cache", "download"]
+Origin = Literal["$CLEARHEAD_DATA", "cache", "download", "made"]
 ARCHIVES = (".tar.xz", ".tar.gz")
 
 
@@ -44,17 +44,17 @@ def locate(name: str) -> Path:
 
 
 def get(name: str | Entry, report: Report = lambda _what, _done, _total: None) -> Found:
-    """Find a dataset, or download it."""
+    """Find a dataset, or make or download it."""
     entry = catalogue.find(name) if isinstance(name, str) else name
     with _using_disk(entry):
-        return _from_data_folder(entry, report) or _from_cache(entry) or _from_web(entry, report)
+        return _from_data_folder(entry, report) or _from_cache(entry) or _made(entry) or _from_web(entry, report)
 
 
 def origin(entry: Entry) -> Origin | None:
     """Where `get` would find the dataset without the web, if anywhere."""
     if _data_files(entry):
         return "$CLEARHEAD_DATA"
-    return "cache" if _from_cache(entry) else None
+    return "cache" if _from_cache(entry) else "made" if entry.make else None
 
 
 def _data_files(entry: Entry) -> list[Path]:
@@ -80,8 +80,9 @@ def _from_cache(entry: Entry) -> Found | None:
 
 
 def _results(entry: Entry) -> list[Path]:
-    """The files in the cache when everything has been downloaded."""
-    return [cache_folder("data") / entry.name / name for file in entry.files for name in file.results]
+    """The files in the cache when everything has been made or downloaded."""
+    names = [f"{entry.name}.txt"] if entry.make else [name for file in entry.files for name in file.results]
+    return [cache_folder("data") / entry.name / name for name in names]
 
 
 def _together(files: list[Path]) -> Path:
@@ -104,6 +105,18 @@ def _unpacked(entry: Entry, files: list[Path], report: Report) -> Path:
                         shutil.copyfile(file, unfinished / file.name)
                 unfinished.rename(folder)
     return folder
+
+
+def _made(entry: Entry) -> Found | None:
+    """Write a text that needs no web."""
+    if entry.make is None:
+        return None
+    [file] = _results(entry)
+    with _locked(file.parent), _unfinished(file.parent) as unfinished:
+        with (unfinished / file.name).open("w", encoding="utf-8", newline="\n") as text:
+            text.writelines(f"{line}\n" for line in entry.make())
+        (unfinished / file.name).replace(file)
+    return Found(entry, file, "made")
 
 
 def _from_web(entry: Entry, report: Report) -> Found:
