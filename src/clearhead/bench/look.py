@@ -48,7 +48,7 @@ class Translator:
 
 
 GPT2 = Gpt(layers=12, dim=768, heads=12, block=1024, batch=1, vocabulary=50257)
-LENGTHS = {64: 40, 1024: 7}  # tokens, and in how many rounds each is measured
+LENGTHS = {64: 80, 1024: 9}  # tokens, and in how many rounds each is measured
 LONG = 8192
 
 

@@ -57,12 +57,17 @@ class AttentionCall:
 
     def weights(self) -> Tensor:
         """(B, H, T, S): exactly 0 where nothing may be seen."""
+        if self._rows_at_once >= self.q.size(2):
+            return self._at_once()
         return self._put_together(self._strips(self._weigh, self.mask))
 
     def weights_and_mixture(self) -> tuple[Tensor, Tensor]:
         """The same, and the values weighed with them, (B, H, T, V)."""
         batch, heads, queries, _ = self.q.shape
         v = share_heads(self.v, heads)
+        if self._rows_at_once >= queries:
+            weights = self._at_once()
+            return weights, weights @ v
         mixed = v.new_empty(batch, queries, heads, v.size(-1)).transpose(1, 2)  # so that heads join without a copy
 
         def mixing() -> Iterator[Strip]:
@@ -88,12 +93,22 @@ class AttentionCall:
             return partial(softmax_of_products, Fused.scales[self.score])
         return Explicit(self.score, self.weigh).weights
 
+    @property
+    def _rows_at_once(self) -> int:
+        """How many queries a strip has."""
+        return max(1, STRIP // max(1, self.q.size(0) * self.q.size(1) * self.k.size(2)))
+
+    def _at_once(self) -> Tensor:
+        """The weights of a short text, which needs no strips."""
+        mask, (queries, keys) = self.mask, (self.q.size(2), self.k.size(2))
+        if not mask.is_only_causal:
+            mask = Mask(table=mask.rows(0, queries, 0, keys, self.offset, self.q.device))
+        return self._weigh(self.q, share_heads(self.k, self.q.size(1)), mask, self.offset, self.bias)
+
     def _strips(self, weigh: Weights, mask: Mask) -> Iterator[Strip]:
         """Some queries at a time, over the keys that these can see."""
-        batch, heads, queries, _ = self.q.shape
-        k = share_heads(self.k, heads)
-        keys = k.size(-2)
-        rows = max(1, STRIP // max(1, batch * heads * keys))
+        queries, k = self.q.size(2), share_heads(self.k, self.q.size(1))
+        keys, rows = k.size(2), self._rows_at_once
         for first in range(0, queries, rows):
             last = min(first + rows, queries)
             low, high = mask.reach(first, last, keys, self.offset)

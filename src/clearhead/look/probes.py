@@ -31,6 +31,7 @@ from clearhead.models.rnn import AttentionDecoder, ContextDecoder
 from clearhead.models.rnn_lm import RnnLanguageModel
 from clearhead.nn import (
     Decoder,
+    DecoderBlock,
     Encoder,
     Explicit,
     FlattenOutput,
@@ -41,7 +42,6 @@ from clearhead.nn import (
     SequenceOutput,
     State,
     TokenOutput,
-    softmax,
 )
 
 Stack = Encoder | Decoder | Recurrent | ContextDecoder | AttentionDecoder
@@ -74,7 +74,7 @@ def probes(model: nn.Module) -> dict[str, Probe]:
     """All that can be seen in a model, by name."""
     found: dict[str, Probe] = {}
     for name, stack in stacks(model).items():
-        found |= {f"{name}.{rest}": probe for rest, probe in _of_stack(stack)}
+        found.update(_of_stack(name, stack))
     for part in _around_stacks(model):
         if isinstance(part, TokenOutput | SequenceOutput | FlattenOutput):
             found["logits"] = Probe(part, _gave)
@@ -110,37 +110,32 @@ def _around_stacks(module: nn.Module) -> Iterator[nn.Module]:
             yield from _around_stacks(child)
 
 
-def _of_stack(stack: Stack) -> Named:
+def _of_stack(at: str, stack: Stack) -> Named:
+    """Everything that has a name below `at`."""
     match stack:
         case Encoder() | Decoder():
-            yield "embedded", Probe(stack.blocks[0], _first_given)
+            yield f"{at}.embedded", Probe(stack.blocks[0], _first_given)
             for number, block in enumerate(stack.blocks):
-                yield from ((f"{number}.{rest}", probe) for rest, probe in _of_block(block))
+                yield from _of_block(f"{at}.{number}", block)
         case Recurrent():
-            yield "embedded", Probe(stack, _first_given)
-            yield from _of_cells(stack, stack, _read)
+            yield f"{at}.embedded", Probe(stack, _first_given)
+            yield from _of_cells(at, stack, stack, _read)
         case ContextDecoder():
-            yield "embedded", Probe(stack, _first_given)
-            yield from _of_cells(stack.network, stack.network, _read)
+            yield f"{at}.embedded", Probe(stack, _first_given)
+            yield from _of_cells(at, stack.network, stack.network, _read)
         case AttentionDecoder():
-            yield "embedded", Probe(stack, _first_given)
-            yield from ((f"0.cross.{what}", probe) for what, probe in _of_attention(stack, _aligned, 1))
-            yield from _of_cells(stack, stack.network, _read_aligned)
+            yield f"{at}.embedded", Probe(stack, _first_given)
+            yield from _of_attention(f"{at}.0.cross", stack, _aligned, 1)
+            yield from _of_cells(at, stack, stack.network, _read_aligned)
 
 
-def _of_block(block: Any) -> Named:
-    """An encoder's or decoder's block."""
-    for part in ("self", "cross"):
-        layer = getattr(block, f"{part}_attention", None)
-        if isinstance(layer, MultiHeadAttention):
-            seen = dict(_of_attention(layer.kernel, _through_kernel, layer.heads))
-            if isinstance(layer.kernel, Fused):
-                seen["weights"] = seen["weights"]._replace(instead=_without_kernel(layer.kernel))
-            yield from ((f"{part}.{what}", probe) for what, probe in seen.items())
-            yield f"{part}.output", Probe(layer, _gave)
-    yield "feed_forward.inner", Probe(block.feed_forward.outer, _first_given)
-    yield "feed_forward.output", Probe(block.feed_forward, _gave)
-    yield "hidden", Probe(block, _gave)
+def _of_block(at: str, block: Any) -> Named:
+    yield from _of_heads(f"{at}.self", block.self_attention)
+    if isinstance(block, DecoderBlock):
+        yield from _of_heads(f"{at}.cross", block.cross_attention)
+    yield f"{at}.feed_forward.inner", Probe(block.feed_forward.outer, _first_given)
+    yield f"{at}.feed_forward.output", Probe(block.feed_forward, _gave)
+    yield f"{at}.hidden", Probe(block, _gave)
 
 
 def _gave(computed: Computed, _heads: Heads) -> Tensor:
@@ -158,9 +153,17 @@ def _first_given(computed: Computed, _heads: Heads) -> Tensor:
 MakeCall = Callable[[Computed], AttentionCall]
 
 
-def _of_attention(module: nn.Module, make: MakeCall, heads: int) -> Named:
-    """All that can be seen of one attention layer, whose calls `make` understands."""
-    yield from ((what, Probe(module, read, heads)) for what, read in _readers(make).items())
+def _of_heads(at: str, layer: MultiHeadAttention) -> Named:
+    kernel = layer.kernel
+    instead = _without_kernel(kernel) if isinstance(kernel, Fused) else None
+    yield from _of_attention(at, kernel, _through_kernel, layer.heads, instead)
+    yield f"{at}.output", Probe(layer, _gave)
+
+
+def _of_attention(at: str, module: nn.Module, make: MakeCall, heads: int, instead: Instead | None = None) -> Named:
+    """All that can be seen of one attention layer, whose calls `make` understands; `instead` gives its weights."""
+    for what, read in _readers(make).items():
+        yield f"{at}.{what}", Probe(module, read, heads, instead if what == "weights" else None)
 
 
 @cache
@@ -178,7 +181,7 @@ def _readers(make: MakeCall) -> dict[str, Read]:
 def _through_kernel(computed: Computed) -> AttentionCall:
     """Of `Fused` or `Explicit`."""
     kernel, (q, k, v, mask, offset, bias) = computed.module, computed.given
-    return AttentionCall(kernel.score, getattr(kernel, "weigh", softmax), q, k, v, mask, offset, bias, computed.gave)
+    return AttentionCall(kernel.score, kernel.weigh, q, k, v, mask, offset, bias, computed.gave)
 
 
 def _without_kernel(kernel: Fused) -> Instead:
@@ -205,7 +208,7 @@ def _aligned(computed: Computed) -> AttentionCall:
 Reading = tuple[Tensor, Tensor | None, State | None]  # x (B, T, D), lengths (B,), the state before
 
 
-def _of_cells(module: nn.Module, cells: Recurrent, reading: Callable[[Computed], Reading]) -> Named:
+def _of_cells(at: str, module: nn.Module, cells: Recurrent, reading: Callable[[Computed], Reading]) -> Named:
     """The states of each layer; torch gives only those of the last, so the layers below compute once more."""
 
     def reading_layer(computed: Computed, layer: int) -> Reading:
@@ -222,10 +225,10 @@ def _of_cells(module: nn.Module, cells: Recurrent, reading: Callable[[Computed],
         return lambda computed, _heads: cell_memory(one_layer(cells, layer), *reading_layer(computed, layer))
 
     last = cells.network.num_layers - 1
-    yield from ((f"{layer}.cell.hidden", Probe(module, hidden(layer))) for layer in range(last))
-    yield f"{last}.cell.hidden", Probe(module, lambda computed, _heads: computed.gave[0])
+    yield from ((f"{at}.{layer}.cell.hidden", Probe(module, hidden(layer))) for layer in range(last))
+    yield f"{at}.{last}.cell.hidden", Probe(module, lambda computed, _heads: computed.gave[0])
     if cells.network.mode == "LSTM":
-        yield from ((f"{layer}.cell.memory", Probe(module, memory(layer))) for layer in range(last + 1))
+        yield from ((f"{at}.{layer}.cell.memory", Probe(module, memory(layer))) for layer in range(last + 1))
 
 
 def _read(computed: Computed) -> Reading:

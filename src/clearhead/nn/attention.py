@@ -148,6 +148,7 @@ class Fused(nn.Module):
     """The fast way from queries, keys and values to their mixture: dot products only, no weights to show."""
 
     scales: ClassVar[dict[Score, float | None]] = {scaled_dot: None, dot: 1.0}  # None: 1 / √d_k
+    weigh = staticmethod(softmax)
 
     def __init__(self, score: Score = scaled_dot, dropout: float = 0.0):
         super().__init__()
