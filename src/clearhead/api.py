@@ -5,6 +5,7 @@
     m.generate("ROMEO:", max_tokens=200, temperature=0.8)
     m.classify("a warm, funny film").label
     m.analogy("king", "man", "woman")
+    m.embed("a warm, funny film")
     m.look("we are eating bread").weights["decoder.cross"]
 
 Each method takes one thing or a list of them, and gives one or a list.
@@ -23,13 +24,14 @@ import torch
 
 from clearhead.bundled import FOLDER, find
 from clearhead.cache import cache_folder
-from clearhead.config import Config
+from clearhead.config import Config, TextModel
 from clearhead.decode import Prompts, Settings, Special, pieces, steps, write
 from clearhead.engines.choose import MANY, Engines
 from clearhead.errors import ConfigError, RunError
 from clearhead.interop.ct2 import tokens_of
 from clearhead.models.assemble import smaller
 from clearhead.models.lm import LanguageModel
+from clearhead.models.vectors import READERS
 from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.nn import MultiHeadAttention
 from clearhead.text import Tokenizer
@@ -208,6 +210,39 @@ class Model:
     def word_ids(self, words: Sequence[str]) -> list[int]:
         """One id for each word, as a tagger reads them."""
         return [(self.tokenizer.encode(word) or [self.tokenizer.unknown])[0] for word in words]
+
+    def embed(self, item: Any) -> np.ndarray:
+        """One vector (D,) for a text or an image: the mean of what the model makes of its tokens or patches.
+
+        A text that is longer than those it was trained with is read in parts; a list of N items gives (N, D).
+        """
+        if isinstance(item, list | tuple):
+            return np.stack([self.embed(each) for each in item]) if item else np.empty((0, 0), np.float32)
+        if self.config.task == "vision":
+            return self._mean_vector([self._image(item)])
+        return self.embed_ids(self.tokenizer.encode(item))
+
+    def embed_ids(self, ids: Sequence[int]) -> np.ndarray:
+        """The same for a text as ids; one without any has the vector of the start token."""
+        ids, most = list(ids) or [self.tokenizer.start], self._longest
+        first = [self.tokenizer.cls] if self.config.task == "classify" else []
+        parts = range(0, len(ids), most)
+        return self._mean_vector([torch.tensor([first + ids[start : start + most]]) for start in parts])
+
+    @property
+    def _longest(self) -> int:
+        """Tokens of the texts that it was trained with."""
+        model, data = self.config.model, self.config.data
+        return model.length if isinstance(model, TextModel) else data.max_length
+
+    @torch.inference_mode()
+    def _mean_vector(self, parts: Sequence[torch.Tensor]) -> np.ndarray:
+        """(D,) of all tokens in all parts, each of which the network reads by itself."""
+        if self.config.task not in READERS:
+            raise RunError(f"{self.run.path} is a model for {self.config.task}: it has no vectors of texts or images")
+        read = READERS[self.config.task]
+        vectors: np.ndarray = torch.cat([read(self.network, part)[0] for part in parts]).mean(0).numpy()
+        return vectors
 
     def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:
         """Everything that the model computes for a text or an image: weights, scores, queries, keys, values, states.

@@ -1,4 +1,4 @@
-"""The verbs that use a trained model: translate, generate, classify, caption."""
+"""The verbs that use a trained model: translate, generate, classify, caption, embed."""
 
 from __future__ import annotations
 
@@ -163,3 +163,27 @@ def caption(
         print_json({"image": str(image), "caption": written})
     else:
         typer.echo(written)
+
+
+def embed(
+    model: ModelPath,
+    item: Annotated[
+        str | None, typer.Argument(help="A text, or the path of an image; without it, the lines of standard input.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """A text or an image as one vector: the mean of what the model makes of its tokens or patches.
+
+    Each vector is a line of numbers.
+    """
+    import clearhead
+
+    loaded = clearhead.load(model)
+    items = [item] if item is not None else read_lines()
+    if as_json:
+        print_json([{"item": each, "vector": loaded.embed(each).tolist()} for each in items])
+        return
+    with counting("lines", shown=item is None) as count:
+        for each in items:
+            sys.stdout.write(" ".join(f"{number:.6g}" for number in loaded.embed(each)) + "\n")
+            count()

@@ -16,7 +16,6 @@ from clearhead.api import ABILITIES, Model, load
 from clearhead.decode import Settings
 from clearhead.errors import ConfigError, nearest
 from clearhead.serve.batching import Item, Worker, at_once
-from clearhead.serve.embedding import embed
 from clearhead.serve.failures import Refused
 from clearhead.serve.limits import Limits
 from clearhead.serve.metrics import Metrics, labels
@@ -84,7 +83,7 @@ class Served:
 
     def embed(self, rows: Sequence[Sequence[int]]) -> list[Item]:
         """A vector for each row of ids."""
-        return self._ask("embed", rows, lambda rows: [embed(self.model, ids) for ids in rows])
+        return self._ask("embed", rows, lambda rows: [self.model.embed_ids(ids).tolist() for ids in rows])
 
     def call(self, compute: Callable[[], Any]) -> list[Item]:
         """One thing that is computed by itself, in the model's own thread."""
