@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -156,17 +156,22 @@ def softmax_of_products(
     if bias is not None:
         position = torch.arange(offset, offset + q.size(-2), device=q.device)
         scores += bias(position, torch.arange(k.size(-2), device=q.device))
-    lowest = torch.finfo(q.dtype).min
     if mask.is_only_causal:
         later = scores[..., offset + 1 :]  # (B, H, T, S - offset - 1)
-        later += torch.full(later.shape[-2:], lowest, dtype=q.dtype, device=q.device).triu_()
+        later += _lowest_above_diagonal(*later.shape[-2:], q.dtype, q.device)
         return scores.softmax(-1)
     if mask.table is None:
         return scores.softmax(-1)
     visible = mask.table.unsqueeze(-3)  # (1, T, S) or (B, 1, T, S)
-    scores += torch.zeros_like(visible, dtype=q.dtype).masked_fill_(~visible, lowest)
+    scores += torch.zeros_like(visible, dtype=q.dtype).masked_fill_(~visible, torch.finfo(q.dtype).min)
     weights, sees = scores.softmax(-1), visible.any(-1, keepdim=True)
     return weights if sees.all() else weights.mul_(sees)  # a row that sees nothing is all zeros
+
+
+@lru_cache(maxsize=4)  # every layer needs the same
+def _lowest_above_diagonal(queries: int, keys: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(T, S): added to scores, it hides the keys from the diagonal on."""
+    return torch.full((queries, keys), torch.finfo(dtype).min, dtype=dtype, device=device).triu_()
 
 
 SEEN: dict[str, Callable[[AttentionCall], Tensor]] = {

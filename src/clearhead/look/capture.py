@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatchcase, translate
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,7 +59,8 @@ def capture(
             if probe.instead is None or chosen is not None or _is_replaced(probe.module):
                 until_the_end.callback(probe.module.register_forward_hook(recorder, with_kwargs=True).remove)
             else:
-                until_the_end.enter_context(_computing_instead(keep, name, probe.module, probe.instead, recorder))
+                vars(probe.module)["forward"] = _computing(probe.instead, probe.module, partial(keep, name), recorder)
+                until_the_end.callback(vars(probe.module).pop, "forward")
         try:
             yield seen
         except _AllSeen as reason:
@@ -79,9 +81,8 @@ def _recorder(keep: Keep, name: str, probe: Probe, heads: Heads) -> Any:
     return record
 
 
-@contextmanager
-def _computing_instead(keep: Keep, name: str, module: nn.Module, instead: Instead, recorder: Any) -> Iterator[None]:
-    """Let the module compute by what is seen; in training it computes as always, and what is seen is recomputed."""
+def _computing(instead: Instead, module: nn.Module, keep: Callable[[Tensor], None], recorder: Any) -> Any:
+    """A `forward` that computes by what is seen; in training it computes as always, and what is seen is recomputed."""
     forward = module.forward
 
     def compute(*given: Any) -> Tensor:
@@ -90,14 +91,10 @@ def _computing_instead(keep: Keep, name: str, module: nn.Module, instead: Instea
             recorder(module, given, {}, gave)
         else:
             gave, seen = instead(*given)
-            keep(name, seen)
+            keep(seen)
         return gave
 
-    module.forward = compute
-    try:
-        yield
-    finally:
-        del module.forward
+    return compute
 
 
 def choose(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]:
