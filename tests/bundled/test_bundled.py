@@ -66,6 +66,7 @@ def test_a_model_says_itself_what_it_is(folder: Path) -> None:
         "CC BY 2.0 FR, Tatoeba",
         1.5,
         {"BLEU": 31.5, "exact match": 0.25},
+        'says "validation"',
     )
     assert (digits.name, digits.task, digits.title, digits.parameters, digits.licence) == (
         "digits",

@@ -10,6 +10,7 @@ import difflib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from clearhead import config as configuration
 from clearhead.errors import RunError
@@ -30,6 +31,7 @@ class Description:
     licence: str  # and whom to credit
     loss: float | None  # on the validation part, of the last evaluation; so are the scores
     scores: dict[str, float]
+    sample: str  # what it wrote at that evaluation
 
 
 def names() -> list[str]:
@@ -80,6 +82,7 @@ def describe(path: Path) -> Description:
         licence=facts.get("licence", ""),
         loss=measured.get("loss"),
         scores=scores,
+        sample=measured.get("sample", ""),
     )
 
 
@@ -102,7 +105,7 @@ def _facts(card: str) -> dict[str, str]:
     return {row[0].strip(): row[1].strip() for row in reversed(rows) if len(row) > 1}  # the first one counts
 
 
-def _last_evaluation(path: Path) -> dict[str, float]:
+def _last_evaluation(path: Path) -> dict[str, Any]:
     """The last line of metrics.jsonl about the validation part; nothing where there is none."""
     file = path / "metrics.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []

@@ -29,6 +29,8 @@ def test_models_say_what_they_can(studio: TestClient) -> None:
     assert found["eyes"]["image"] == {"side": 10, "channels": 1}
     assert not found["vectors"]["attends"]
     assert found["translator"]["attends"]
+    assert found["translator"]["examples"][0] == "She has a red car."
+    assert found["eyes"]["examples"] == []
 
 
 def test_steps_are_those_of_the_look(ask: Ask, model: Find) -> None:

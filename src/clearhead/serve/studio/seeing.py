@@ -25,6 +25,7 @@ from clearhead.serve.asking import Asked, ModelName, Serving
 from clearhead.serve.failures import FAILURES, Refused
 from clearhead.serve.registry import Served
 from clearhead.serve.studio.asking import IMAGES, Reading, computed, read, room
+from clearhead.serve.studio.beginnings import OF_TASKS, beginnings
 from clearhead.serve.studio.play import BEGINNINGS, writes
 
 router = APIRouter(responses=FAILURES)
@@ -47,11 +48,12 @@ async def models(service: Serving) -> list[Document]:
 
 
 def _about(served: Served) -> Document:
-    facts: Document = {"name": served.name, "task": served.task, "title": "", "parameters": _parameters(served.model)}
+    facts: Document = {"name": served.name, "task": served.task, "parameters": _parameters(served.model)}
     try:
-        facts["title"] = describe(served.model.run.path).title
+        about = describe(served.model.run.path)
+        facts |= {"title": about.title, "examples": beginnings(about)}
     except ClearheadError:
-        facts["title"] = f"a model for {served.task}"
+        facts |= {"title": f"a model for {served.task}", "examples": list(OF_TASKS.get(served.task, ()))}
     sizes = served.model.facts.sizes
     if served.task in IMAGES:
         facts["image"] = {"side": sizes.height, "channels": sizes.channels}

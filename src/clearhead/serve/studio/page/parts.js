@@ -4,20 +4,6 @@ import { isAbort } from "./api.js";
 import { button, menu } from "./views/controls.js";
 import { h } from "./views/dom.js";
 
-/** Texts to begin with, by what a model was trained for. */
-export const EXAMPLES = {
-  translate: [
-    "She has a red car.",
-    "The dog sees the cat.",
-    "we are eating bread",
-    "I'm not hungry yet.",
-    "The animal didn't cross the street because it was too tired.",
-  ],
-  lm: ["ROMEO:\nBut soft, what light", "First Citizen:\nBefore we proceed", "KING RICHARD:\nO,"],
-  classify: ["a warm, funny film", "two hours that I will never get back"],
-  tag: ["the old dog sees a small cat"],
-};
-
 const SEVERAL_LINES = ["lm"]; // tasks whose texts have more than one line
 
 /** The model that a state names, or the first that will do. */
@@ -27,7 +13,7 @@ export function modelOf(models, name) {
 
 /** The text that a state has, or one to begin with. */
 export function textOf(model, text) {
-  return text ?? EXAMPLES[model.task]?.[0] ?? "";
+  return text ?? model.examples[0] ?? "";
 }
 
 /**
@@ -51,13 +37,12 @@ export function bar({ models, model, text, action, onAsk, onModel, more = [] }) 
     input.value = words;
     ask();
   });
-  const examples = EXAMPLES[model.task] ?? [];
   const element = h("form", { class: "st-bar", onsubmit: ask },
     modelMenu(models, model, onModel),
     h("div", { class: "st-ask" }, input, h("button", { class: "st-go" }, action)),
     h("div", { class: "st-more" }, ...more,
       h("span", { class: "st-examples", role: "group", "aria-label": "Examples" },
-        h("span", { class: "ch-label", "aria-hidden": "true" }, "Try"), examples.map(example))));
+        h("span", { class: "ch-label", "aria-hidden": "true" }, "Try"), model.examples.map(example))));
   return { element, text: () => input.value };
 }
 
