@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from clearhead import bundled
-from clearhead.serve.studio.beginnings import LETTERS, OF_TASKS, beginnings
+from clearhead.serve.studio.beginnings import LETTERS, OF_TASKS, PASSAGE, beginnings, passage
 
 INVENTED = bundled.describe(bundled.find("invented"))
 
@@ -26,6 +26,11 @@ def test_a_model_of_the_users_own_begins_with_what_it_wrote_or_read() -> None:
     assert len(text) <= LETTERS
     assert beginnings(replace(own, sample="x" * 99)) == ["x" * LETTERS]
     assert beginnings(replace(own, task="translate", sample="Wirklich? → Really?")) == ["Wirklich?"]
+
+
+def test_a_passage_is_of_the_kind_that_the_model_has_read() -> None:
+    assert passage(INVENTED) == INVENTED.sample
+    assert passage(replace(INVENTED, name="shakespeare-lstm")) == PASSAGE
 
 
 def test_without_a_sample_there_is_what_is_usual_for_the_task() -> None:

@@ -23,6 +23,12 @@ OF_TASKS = {
     "classify": ("a warm, funny film", "two hours that I will never get back"),
     "tag": ("the old dog sees a small cat",),
 }
+PASSAGE = """MENENIUS:
+What work's, my countrymen, in hand? where go you
+With bats and clubs? The matter? speak, I pray you.
+
+First Citizen:
+Our business is"""
 LETTERS = 24  # of a text that a language model wrote
 
 
@@ -31,6 +37,11 @@ def beginnings(about: Description) -> list[str]:
     if about.name in OF_MODELS:
         return list(OF_MODELS[about.name])
     return [text for text in (_own(about),) if text] or list(OF_TASKS.get(about.task, ()))
+
+
+def passage(about: Description) -> str:
+    """A longer text for a language model, with lines and what else its units might follow."""
+    return PASSAGE if about.name.startswith("shakespeare") else about.sample
 
 
 def _own(about: Description) -> str:

@@ -25,7 +25,7 @@ from clearhead.serve.asking import Asked, ModelName, Serving
 from clearhead.serve.failures import FAILURES, Refused
 from clearhead.serve.registry import Served
 from clearhead.serve.studio.asking import IMAGES, Reading, computed, read, room
-from clearhead.serve.studio.beginnings import OF_TASKS, beginnings
+from clearhead.serve.studio.beginnings import OF_TASKS, beginnings, passage
 from clearhead.serve.studio.play import BEGINNINGS, writes
 
 router = APIRouter(responses=FAILURES)
@@ -51,9 +51,10 @@ def _about(served: Served) -> Document:
     facts: Document = {"name": served.name, "task": served.task, "parameters": _parameters(served.model)}
     try:
         about = describe(served.model.run.path)
-        facts |= {"title": about.title, "examples": beginnings(about)}
-    except ClearheadError:
-        facts |= {"title": f"a model for {served.task}", "examples": list(OF_TASKS.get(served.task, ()))}
+        facts |= {"title": about.title, "examples": beginnings(about), "passage": passage(about)}
+    except ClearheadError:  # a model without a card
+        usual = list(OF_TASKS.get(served.task, ()))
+        facts |= {"title": f"a model for {served.task}", "examples": usual, "passage": ""}
     sizes = served.model.facts.sizes
     if served.task in IMAGES:
         facts["image"] = {"side": sizes.height, "channels": sizes.channels}

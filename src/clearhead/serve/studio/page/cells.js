@@ -9,12 +9,6 @@ export const NAME = "Cells";
 export const ABOUT = "Some units follow something that a reader can name: quotes, capitals, the place in the line. Find them.";
 export const fits = ({ task, writes }) => task === "lm" && writes;
 
-const TEXT = `MENENIUS:
-What work's, my countrymen, in hand? where go you
-With bats and clubs? The matter? speak, I pray you.
-
-First Citizen:
-Our business is`;
 const EVERYTHING = "anything";
 const BEST = 3; // units of each feature, where any is looked for
 
@@ -29,7 +23,7 @@ export function open(element, state, studio) {
   if (!models.length) return element.append(nobody("is a language model"));
   const model = modelOf(models, state.model);
   const { place, attempt, element: answer } = answers();
-  const wish = { text: state.text ?? TEXT, layer: state.layer, unit: state.unit && Number(state.unit), feature: state.feature ?? EVERYTHING };
+  const wish = { text: state.text ?? model.passage, layer: state.layer, unit: state.unit && Number(state.unit), feature: state.feature ?? EVERYTHING };
   let [data, view] = [null, null];
 
   function ask(part = {}) {
