@@ -224,10 +224,10 @@ class Model:
 
     def embed_ids(self, ids: Sequence[int]) -> np.ndarray:
         """The same for a text as ids; one without any has the vector of the start token."""
-        ids, most = list(ids) or [self.tokenizer.start], self._longest
-        first = [self.tokenizer.cls] if self.config.task == "classify" else []
-        parts = range(0, len(ids), most)
-        return self._mean_vector([torch.tensor([first + ids[start : start + most]]) for start in parts])
+        ids, first = list(ids) or [self.tokenizer.start], [self.tokenizer.cls] if self.config.task == "classify" else []
+        room = max(1, self._longest - len(first))
+        parts = range(0, len(ids), room)
+        return self._mean_vector([torch.tensor([first + ids[start : start + room]]) for start in parts])
 
     @property
     def _longest(self) -> int:

@@ -52,10 +52,23 @@ def test_a_long_text_is_the_mean_of_its_parts(letters: str) -> None:
     np.testing.assert_allclose(model.embed(letters), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_classifier_has_room_for_its_class_token(tmp_path: Path) -> None:
+    settings = ["model.dim=12", "model.heads=3", "model.layers=1", "model.max_length=7", "data.max_length=7"]
+    run = Run.create(tmp_path / "run", configuration.override(configuration.defaults("classify"), settings))
+    vocabulary = clearhead.load("invented").tokenizer
+    vocabulary.save(tmp_path / "run" / "tokenizer.json")
+    sizes = Sizes(vocabulary=len(vocabulary), classes=2)
+    run.save_model(build(run.config, sizes).state_dict(), Facts(sizes, labels=("good", "bad")))
+    assert clearhead.load(tmp_path / "run").embed("twenty letters or so").shape == (12,)
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
 def test_what_means_alike_is_near() -> None:
     dog, cat, law = clearhead.load("words").embed(["the dog barked", "the cat ran", "a law of the state"])
-    near = lambda a, b: a @ b / np.linalg.norm(a) / np.linalg.norm(b)  # noqa: E731
-    assert near(dog, cat) > near(dog, law)
+    assert cosine(dog, cat) > cosine(dog, law)
 
 
 def test_lists_and_nothing() -> None:

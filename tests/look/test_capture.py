@@ -386,6 +386,20 @@ def test_a_pass_is_ended_by_the_capture_that_has_seen_all() -> None:
     assert (list(outer), list(inner), reached) == (["decoder.0.hidden"], ["decoder.0.hidden"], ["after the inner one"])
 
 
+def test_an_attention_layer_of_somebodys_own_hides_nothing_else() -> None:
+    decoder, x, memory = small_decoder(), *torch.randn(2, 2, 5, 12).double()
+    decoder.blocks[0].self_attention = Halved()
+    with capture(decoder, "*") as seen:
+        decoder(x, memory)
+    assert not any(name.startswith("decoder.0.self") for name in seen)
+    assert {"decoder.0.hidden", "decoder.0.cross.weights", "decoder.1.self.weights"} <= set(seen)
+
+
+class Halved(nn.Module):
+    def forward(self, x: Tensor, **_: Any) -> Tensor:
+        return x / 2
+
+
 def test_stacks_are_called_by_what_they_do() -> None:
     roles = {named(case): list(stacks(made(*case)[0])) for case in CASES}
     both, writes, reads = ["encoder", "decoder"], ["decoder"], ["encoder"]

@@ -21,6 +21,7 @@ from clearhead.nn import (
     scaled_dot,
     softmax,
 )
+from clearhead.nn.attention import split_heads
 
 
 @pytest.fixture(autouse=True)
@@ -175,6 +176,13 @@ def test_a_plain_table_and_a_rule_are_the_same_mask():
     layer, x = MultiHeadAttention(6, 3), torch.randn(2, 7, 6)
     assert_close(layer(x, mask=causal_mask(7)), layer(x, mask=Mask(causal=True)))
     assert_close(layer.weights(x, mask=causal_mask(7)), layer.weights(x, mask=Mask(causal=True)))
+
+
+@pytest.mark.parametrize("sizes", [(2, 0), (0, 5)])
+def test_texts_without_tokens_and_batches_without_texts_are_nothing(sizes):
+    x = torch.randn(*sizes, 12)
+    assert MultiHeadAttention(12, heads=3)(x).shape == x.shape
+    assert split_heads(x, 3).shape == (sizes[0], 3, sizes[1], 4)
 
 
 def test_weights_are_those_forward_uses():

@@ -113,9 +113,10 @@ def _made(entry: Entry) -> Found | None:
         return None
     [file] = _results(entry)
     with _locked(file.parent), _unfinished(file.parent) as unfinished:
-        with (unfinished / file.name).open("w", encoding="utf-8", newline="\n") as text:
-            text.writelines(f"{line}\n" for line in entry.make())
-        (unfinished / file.name).replace(file)
+        if not file.is_file():  # nobody else did it while this call waited
+            with (unfinished / file.name).open("w", encoding="utf-8", newline="\n") as text:
+                text.writelines(f"{line}\n" for line in entry.make())
+            (unfinished / file.name).replace(file)
     return Found(entry, file, "made")
 
 

@@ -153,7 +153,9 @@ def _first_given(computed: Computed, _heads: Heads) -> Tensor:
 MakeCall = Callable[[Computed], AttentionCall]
 
 
-def _of_heads(at: str, layer: MultiHeadAttention) -> Named:
+def _of_heads(at: str, layer: nn.Module) -> Named:
+    if not isinstance(layer, MultiHeadAttention):
+        return  # somebody's own, of which nothing is known
     kernel = layer.kernel
     instead = _without_kernel(kernel) if isinstance(kernel, Fused) else None
     yield from _of_attention(at, kernel, _through_kernel, layer.heads, instead)

@@ -86,7 +86,7 @@ def fused_attention(
         return kernel(q, k[..., :queries, :], v[..., :queries, :], None, is_causal=True)
     rows = _rows_at_once(mask, bias, q, keys)
     parts = []
-    for first in range(0, queries, rows):
+    for first in range(0, max(queries, 1), rows):
         last = min(first + rows, queries)
         low, high = mask.reach(first, last, keys, offset)
         table = _one_table(*_tables(mask, bias, (first, last), (low, high), offset, q))
@@ -272,7 +272,7 @@ def choose_kernel(score: Score, weigh: Weigh, dropout: float) -> Fused | Explici
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """(B, T, H × D) -> (B, H, T, D)."""
-    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
+    return x.view(*x.shape[:2], heads, x.size(2) // heads).transpose(1, 2)
 
 
 def join_heads(x: Tensor) -> Tensor:

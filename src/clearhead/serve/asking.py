@@ -12,6 +12,7 @@ from clearhead.serve.limits import Limits
 from clearhead.serve.registry import Service
 
 ModelName = Annotated[str, Field(description="A name that `/v1/models` lists.", max_length=200)]
+IMAGES = ("vision", "caption")  # tasks that read an image
 
 
 class Asked(BaseModel):

@@ -9,7 +9,7 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearhead.serve.asking import Asked, ModelName, Serving
+from clearhead.serve.asking import IMAGES, Asked, ModelName, Serving
 from clearhead.serve.failures import FAILURES, Refused
 from clearhead.serve.generation import Usage
 from clearhead.serve.prompts import Prompt, read_prompts
@@ -88,7 +88,7 @@ async def model(name: str, service: Serving) -> ModelCard:
 async def embeddings(asked: EmbeddingRequest, request: Request, service: Serving) -> EmbeddingReply:
     """The mean of what the model makes of the tokens of each text."""
     served = service.find(asked.model)
-    if served.task in ("vision", "caption"):
+    if served.task in IMAGES:
         raise Refused(400, "wrong_model", f"{served.name} is a model for {served.task}: it has no vectors of texts")
     rows = await read_prompts(asked.input, served)
     vectors = await answers(request, served.embed(rows), served.limits.seconds)

@@ -10,7 +10,7 @@ from fastapi import Request
 from pydantic import Field
 
 from clearhead.look.html import plain
-from clearhead.serve.asking import Asked, ModelName
+from clearhead.serve.asking import IMAGES, Asked, ModelName
 from clearhead.serve.failures import Refused
 from clearhead.serve.pictures import from_base64, read_pixels
 from clearhead.serve.registry import Served
@@ -18,8 +18,6 @@ from clearhead.serve.waiting import answers
 
 Text = Annotated[str, Field(description="What the model reads.")]
 Picture = Annotated[str | None, Field(description="An image instead, as base64 or a data URL.")]
-
-IMAGES = ("vision", "caption")  # tasks that read an image
 
 
 class Reading(Asked):

@@ -21,10 +21,10 @@ from clearhead.look.positions import Positions, positions
 from clearhead.look.see import readable
 from clearhead.look.words import and_neighbours, word_map
 from clearhead.nn import SinusoidalPositions
-from clearhead.serve.asking import Asked, ModelName, Serving
+from clearhead.serve.asking import IMAGES, Asked, ModelName, Serving
 from clearhead.serve.failures import FAILURES, Refused
 from clearhead.serve.registry import Served
-from clearhead.serve.studio.asking import IMAGES, Reading, computed, read, room
+from clearhead.serve.studio.asking import Reading, computed, read, room
 from clearhead.serve.studio.beginnings import OF_TASKS, beginnings, passage
 from clearhead.serve.studio.play import BEGINNINGS, writes
 
