@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
@@ -54,6 +54,29 @@ async def _gone(request: Request) -> None:
         pass
 
 
+class Told(Generic[T]):
+    """What a model's thread tells, one thing after the other, to a coroutine that waits until the time is over."""
+
+    def __init__(self, seconds: float):
+        self.seconds, self._deadline = seconds, time.monotonic() + seconds
+        self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue[T]()
+
+    def tell(self, said: T) -> None:
+        """Called by any thread."""
+        with suppress(RuntimeError):  # the loop has been closed: nobody listens any more
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, said)
+
+    async def next(self) -> T:
+        """What was told next; `wait_for` would miss a client's leaving in the moment in which something is told."""
+        if (left := self._deadline - time.monotonic()) <= 0:
+            raise too_slow(self.seconds)
+        try:
+            async with asyncio.timeout(left):
+                return await self._queue.get()
+        except TimeoutError:
+            raise too_slow(self.seconds) from None
+
+
 @dataclass(frozen=True)
 class Part:
     """A chunk of one of several texts."""
@@ -66,15 +89,14 @@ async def parts(
     asks: Sequence[Ask], submit: Callable[[Sequence[Ask]], list[Item]], seconds: float
 ) -> AsyncIterator[Part]:
     """What is written, as it is written, of all texts until each has ended; asked for when the first is awaited."""
-    told: asyncio.Queue[Part | int] = asyncio.Queue()  # a chunk, or the number of a text that has ended
-    tell = _from_thread(asyncio.get_running_loop(), told)
-    items = submit([_telling(ask, index, tell) for index, ask in enumerate(asks)])
+    told = Told[Part | int](seconds)  # a chunk, or the number of a text that has ended
+    items = submit([_telling(ask, index, told.tell) for index, ask in enumerate(asks)])
     for index, item in enumerate(items):
-        item.answer.add_done_callback(lambda _, index=index: tell(index))  # type: ignore[misc]
-    deadline, open_texts = time.monotonic() + seconds, len(items)
+        item.answer.add_done_callback(lambda _, index=index: told.tell(index))  # type: ignore[misc]
+    open_texts = len(items)
     try:
         while open_texts:
-            said = await _before(deadline, told.get(), seconds)
+            said = await told.next()
             if isinstance(said, Part):
                 yield said
             else:
@@ -87,20 +109,3 @@ async def parts(
 
 def _telling(ask: Ask, index: int, tell: Callable[[Part | int], None]) -> Ask:
     return replace(ask, tell=lambda chunk: tell(Part(index, chunk)))
-
-
-def _from_thread(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[T]) -> Callable[[T], None]:
-    """How another thread puts something into a queue of this loop."""
-
-    def tell(said: T) -> None:
-        with suppress(RuntimeError):  # the loop has been closed: nobody listens any more
-            loop.call_soon_threadsafe(queue.put_nowait, said)
-
-    return tell
-
-
-async def _before(deadline: float, coming: Awaitable[T], seconds: float) -> T:
-    try:
-        return await asyncio.wait_for(coming, max(0.0, deadline - time.monotonic()))
-    except TimeoutError:
-        raise too_slow(seconds) from None

@@ -7,10 +7,8 @@ The answer of a model that writes is a line of JSON for each token and one for t
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
 from typing import Annotated, Any
 
 import torch
@@ -29,6 +27,7 @@ from clearhead.serve.batching import Item
 from clearhead.serve.failures import FAILURES, refusal
 from clearhead.serve.registry import Served
 from clearhead.serve.studio.asking import Reading, read, room
+from clearhead.serve.waiting import Told
 from clearhead.train.pixels import normalised
 
 router = APIRouter(responses=FAILURES)
@@ -163,27 +162,28 @@ def _told(model: Model, token: int, logits: Tensor) -> Line:
 
 async def _streamed(served: Served, lines: Callable[[], Iterator[Line]]) -> AsyncIterator[str]:
     """Lines of JSON as they come; a failure on the way is the last one."""
-    loop, told = asyncio.get_running_loop(), asyncio.Queue[Line | None]()
-
-    def tell(line: Line | None) -> None:
-        with suppress(RuntimeError):  # the loop has been closed: nobody listens any more
-            loop.call_soon_threadsafe(told.put_nowait, line)
+    told = Told[Line | None](served.limits.seconds)
 
     def run(items: list[Item]) -> Iterator[None]:
         for line in lines():
-            tell(line)
+            told.tell(line)
             yield
             if not items[0].wanted:
                 return
         items[0].settle(None)
 
     item = Item(object(), None, run)
-    item.answer.add_done_callback(lambda _: tell(None))
-    served.worker.submit([item])
+    item.answer.add_done_callback(lambda _: told.tell(None))
     try:
-        while (line := await asyncio.wait_for(told.get(), served.limits.seconds)) is not None:
-            yield json.dumps(line, ensure_ascii=False) + "\n"
-        if isinstance(problem := item.answer.exception(), Exception):
-            yield json.dumps({"error": str(refusal(problem))}, ensure_ascii=False) + "\n"
+        served.worker.submit([item])
+        while (line := await told.next()) is not None:
+            yield _line(line)
+        item.answer.result()
+    except Exception as problem:
+        yield _line({"error": str(refusal(problem))})
     finally:
         item.answer.cancel()
+
+
+def _line(line: Line) -> str:
+    return json.dumps(line, ensure_ascii=False) + "\n"
