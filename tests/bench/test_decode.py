@@ -136,7 +136,7 @@ def test_the_fastest_setting_stays() -> None:
 
     def slow() -> None:
         calls.append("slow")
-        time.sleep(0.02)
+        time.sleep(0.1)
 
     turn = Tuned([slow, lambda: calls.append("fast")], tries=2)
     for _ in range(7):

@@ -77,7 +77,7 @@ def test_nobody_there_is_an_error() -> None:
 
 
 def test_all_of_it_is_measured(address: str) -> None:
-    found = measure(address, "en-es", WANTED, clients=2, seconds=0.5)
+    found = measure(address, "en-es", WANTED, clients=2, seconds=2.0)
     assert found.memory == (12345, 12345)
     assert memory(address) == 12345
     assert found.alone_seconds < found.together_seconds

@@ -35,7 +35,7 @@ class Watched:
     def __init__(self, page: Any):
         self.page = page
         self.said: list[str] = []
-        page.set_default_timeout(5000)
+        page.set_default_timeout(20_000)
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.on("request", self._asked)

@@ -28,10 +28,17 @@ def served(*words: str, verb: str = "serve") -> Iterator[tuple[subprocess.Popen[
     assert process.stdout is not None
     said = ""
     while not said.endswith("}\n"):
-        said += process.stdout.readline()
+        line = process.stdout.readline()
+        assert line, "it ended before it said where it is"
+        said += line
     yield process, json.loads(said)
     process.kill()
     process.communicate()
+
+
+def read(address: str, route: str) -> str:
+    with urllib.request.urlopen(address + route, timeout=60) as answer:
+        return str(answer.read(), "utf-8")
 
 
 def ask(address: str, route: str, body: dict[str, Any]) -> Any:
@@ -46,10 +53,12 @@ def test_it_serves_several_models_and_finishes_what_it_began() -> None:
         found = ask(said["address"], "/words", {"model": "vectors", "question": "neighbours", "words": ["king"]})
         assert len(found["found"]) == 10
         long = {"model": "shakespeare", "prompt": "ROMEO:", "max_tokens": 90, "seed": 1}
+        begun = 'clearhead_batch_rows_count{model="shakespeare"} 1\n'
         answers: list[Any] = []
         client = threading.Thread(target=lambda: answers.append(ask(said["address"], "/v1/completions", long)))
         client.start()
-        time.sleep(0.2)
+        while begun not in read(said["address"], "/metrics"):
+            time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         client.join()
         assert answers[0]["usage"]["completion_tokens"] == 90
