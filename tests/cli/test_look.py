@@ -191,6 +191,7 @@ def test_a_part_of_a_long_text_is_shown_and_a_long_one_warned_of(
         (["reader", "First", "--view", "cells", "--method", "direction"], "a direction follows something: say what"),
         (["translator", "--view", "importance", "--method", "guess"], "unknown method guess; "),
         (["digits", "nowhere.png"], "nowhere.png"),
+        (["digits", "--view", "induction"], "induction heads belong to a language model"),
     ],
 )
 def test_a_mistake_is_one_sentence(

@@ -112,8 +112,9 @@ def _task(asked: Asked) -> Iterator[Task]:
 
 def induction(asked: Asked) -> Shown:
     """Random words, or letters, twice: which heads look back at what followed."""
-    from clearhead.look.induction import induction
+    from clearhead.look.induction import induction, must_look_back
 
+    must_look_back(asked.model.network)  # what reads no text has no words to draw from either
     found = induction(asked.model.network, asked.model.tokenizer.word_ids())
     title = f"induction score of each head (chance {found.chance:.3f})"
     rows, columns = _counted("layer", found.induction.size(0)), _counted("head", found.induction.size(1))

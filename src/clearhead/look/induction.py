@@ -59,10 +59,9 @@ def induction(
     model: nn.Module, vocabulary: Sequence[int], length: int = 32, rows: int = 16, seed: int = 0
 ) -> Induction:
     """Let a language model read random tokens of a vocabulary twice."""
+    must_look_back(model)
     if length < 2 or len(vocabulary) < 2:
         raise ShapeError(f"{length} tokens of {len(vocabulary)} kinds are nothing to repeat; take at least 2 of 2")
-    if not (isinstance(model, LanguageModel) and model.causal):
-        raise ProbeError("induction heads belong to a language model that attends to what came before; load such a one")
     ids = repeated_tokens(vocabulary, length, rows, seed)
     place = next(model.parameters()).device
     with capture(model, "decoder.*.self.weights") as seen:
@@ -77,6 +76,12 @@ def induction(
         first=float(loss[: length - 1].mean()),
         second=float(loss[length:].mean()),
     )
+
+
+def must_look_back(model: nn.Module) -> None:
+    """Refuse a model that cannot have such heads."""
+    if not (isinstance(model, LanguageModel) and model.causal):
+        raise ProbeError("induction heads belong to a language model that attends to what came before; load such a one")
 
 
 def repeated_tokens(vocabulary: Sequence[int], length: int, rows: int, seed: int = 0) -> Tensor:
