@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ from clearhead.errors import ConfigError, RunError
 from clearhead.interop.ct2 import tokens_of
 from clearhead.models.assemble import smaller
 from clearhead.models.lm import LanguageModel
-from clearhead.models.vectors import READERS
+from clearhead.models.vectors import READERS, mean_vectors
 from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.nn import MultiHeadAttention
 from clearhead.text import Tokenizer
@@ -214,20 +214,25 @@ class Model:
     def embed(self, item: Any) -> np.ndarray:
         """One vector (D,) for a text or an image: the mean of what the model makes of its tokens or patches.
 
-        A text that is longer than those it was trained with is read in parts; a list of N items gives (N, D).
+        A text that is longer than those it was trained with is read in parts; a list of N items gives (N, D), and
+        those of one length are read together.
         """
-        if isinstance(item, list | tuple):
-            return np.stack([self.embed(each) for each in item]) if item else np.empty((0, 0), np.float32)
+        if not isinstance(item, list | tuple):
+            vector: np.ndarray = self.embed([item])[0]
+            return vector
         if self.config.task == "vision":
-            return self._mean_vector([self._image(item)])
-        return self.embed_ids(self.tokenizer.encode(item))
+            return self._mean_vectors([[self._image(each)] for each in item])
+        return self.embed_ids([self.tokenizer.encode(each) for each in item])
 
-    def embed_ids(self, ids: Sequence[int]) -> np.ndarray:
-        """The same for a text as ids; one without any has the vector of the start token."""
-        ids, first = list(ids) or [self.tokenizer.start], [self.tokenizer.cls] if self.config.task == "classify" else []
+    def embed_ids(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
+        """The same for texts as ids, (N, D); one without any has the vector of the start token."""
+        first = [self.tokenizer.cls] if self.config.task == "classify" else []
         room = max(1, self._longest - len(first))
-        parts = range(0, len(ids), room)
-        return self._mean_vector([torch.tensor([first + ids[start : start + room]]) for start in parts])
+
+        def parts(ids: list[int]) -> list[torch.Tensor]:
+            return [torch.tensor([first + ids[start : start + room]]) for start in range(0, len(ids), room)]
+
+        return self._mean_vectors([parts(list(ids) or [self.tokenizer.start]) for ids in rows])
 
     @property
     def _longest(self) -> int:
@@ -236,12 +241,13 @@ class Model:
         return model.length if isinstance(model, TextModel) else data.max_length
 
     @torch.inference_mode()
-    def _mean_vector(self, parts: Sequence[torch.Tensor]) -> np.ndarray:
-        """(D,) of all tokens in all parts, each of which the network reads by itself."""
+    def _mean_vectors(self, items: Sequence[Sequence[torch.Tensor]]) -> np.ndarray:
+        """(N, D) of items in parts, each of which the network reads by itself."""
         if self.config.task not in READERS:
             raise RunError(f"{self.run.path} is a model for {self.config.task}: it has no vectors of texts or images")
-        read = READERS[self.config.task]
-        vectors: np.ndarray = torch.cat([read(self.network, part)[0] for part in parts]).mean(0).numpy()
+        if not items:
+            return np.empty((0, 0), np.float32)
+        vectors: np.ndarray = mean_vectors(partial(READERS[self.config.task], self.network), items).numpy()
         return vectors
 
     def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:

@@ -20,6 +20,14 @@ from clearhead.text.sentences import cut
 LARGEST = 2048  # lines in a window
 
 
+def growing(texts: Iterable[str], largest: int = LARGEST) -> Iterator[list[str]]:
+    """One text, then two, then four: a quick first answer, and soon enough at a time."""
+    waiting, size = iter(texts), 1
+    while window := list(islice(waiting, size)):
+        yield window
+        size = min(2 * size, largest)
+
+
 class Writer(Protocol):
     """Whatever writes a text for each source: an engine."""
 
@@ -51,10 +59,10 @@ class Translator:
 
     def stream(self, texts: Iterable[str], largest: int = LARGEST) -> Iterator[list[Candidate]]:
         """The candidates of each text, in order, the best first; no more than `largest` texts are waited for."""
-        waiting, size, first = iter(texts), 1, 1
-        while window := list(islice(waiting, size)):
+        first = 1
+        for window in growing(texts, largest):
             yield from self.window(window, first)
-            size, first = min(2 * size, largest), first + len(window)
+            first += len(window)
 
     def window(self, texts: Sequence[str], first: int = 1) -> list[list[Candidate]]:
         """The same for texts that are all there; `first` is the number of the first, for notes."""

@@ -71,11 +71,20 @@ def test_what_means_alike_is_near() -> None:
     assert cosine(dog, cat) > cosine(dog, law)
 
 
+@pytest.mark.parametrize("name", ["words", "en-es", "shakespeare", "shakespeare-lstm"])
+def test_many_at_once_are_each_as_alone(name: str) -> None:
+    model, text = clearhead.load(name), "We are eating bread and the white whale is not hungry yet."
+    texts = ["", *(text[first : first + size] for first in range(0, 49, 7) for size in (2, 5, 11))] * 5
+    texts += ["bread " * 2 * model.config.data.max_length]  # in parts
+    alone = np.stack([model.embed(text) for text in texts])
+    np.testing.assert_allclose(model.embed(texts), alone, rtol=1e-4, atol=1e-5)
+
+
 def test_lists_and_nothing() -> None:
     model = clearhead.load("shakespeare-lstm")
     several = model.embed(["To be", "or not"])
     assert several.shape == (2, 128)
-    np.testing.assert_array_equal(several[1], model.embed("or not"))
+    np.testing.assert_allclose(several[1], model.embed("or not"), rtol=1e-5, atol=1e-6)
     assert model.embed("").shape == (128,)  # of the start token
     assert len(model.embed([])) == 0
 

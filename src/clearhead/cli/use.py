@@ -74,11 +74,15 @@ def translate(
         print_json([_record(*each) for each in zip(asked, translator.stream(asked), strict=True)])
         return
     with counting("lines", shown=text is None) as count:
-        typed = text is None and sys.stdin.isatty()  # then every line is answered at once
-        for found in translator.stream(sources, 1) if typed else translator.stream(sources):
+        for found in translator.stream(sources, 1) if _typed(text) else translator.stream(sources):
             for each in found:
                 sys.stdout.write(f"{each.text}\n" if n_best == 1 else f"{each.score:.4f}\t{each.text}\n")
             count()
+
+
+def _typed(given: str | None) -> bool:
+    """Whether somebody types the lines: then each is answered at once."""
+    return given is None and sys.stdin.isatty()
 
 
 def _record(source: str, found: Sequence[Candidate]) -> dict[str, Any]:
@@ -177,13 +181,17 @@ def embed(
     Each vector is a line of numbers.
     """
     import clearhead
+    from clearhead.translator import growing
 
     loaded = clearhead.load(model)
     items = [item] if item is not None else read_lines()
     if as_json:
-        print_json([{"item": each, "vector": loaded.embed(each).tolist()} for each in items])
+        asked = list(items)
+        vectors = loaded.embed(asked).tolist()
+        print_json([{"item": each, "vector": vector} for each, vector in zip(asked, vectors, strict=True)])
         return
     with counting("lines", shown=item is None) as count:
-        for each in items:
-            sys.stdout.write(" ".join(f"{number:.6g}" for number in loaded.embed(each)) + "\n")
-            count()
+        for window in growing(items, 1) if _typed(item) else growing(items):
+            for vector in loaded.embed(window):
+                sys.stdout.write(" ".join(f"{number:.6g}" for number in vector) + "\n")
+                count()

@@ -83,7 +83,7 @@ class Served:
 
     def embed(self, rows: Sequence[Sequence[int]]) -> list[Item]:
         """A vector for each row of ids."""
-        return self._ask("embed", rows, lambda rows: [self.model.embed_ids(ids).tolist() for ids in rows])
+        return self._ask("embed", rows, lambda rows: self.model.embed_ids(rows).tolist())
 
     def call(self, compute: Callable[[], Any]) -> list[Item]:
         """One thing that is computed by itself, in the model's own thread."""
