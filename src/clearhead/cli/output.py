@@ -23,7 +23,20 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output, non-ASCII text kept readable."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(indented(value) + "\n")
+
+
+def indented(value: Any, before: str = "") -> str:
+    """JSON for people: one line for each thing, but a row of numbers or words is a single one."""
+    inside = before + "  "
+    if isinstance(value, dict) and value:
+        parts = [f"{json.dumps(str(key), ensure_ascii=False)}: {indented(each, inside)}" for key, each in value.items()]
+    elif isinstance(value, list | tuple) and any(isinstance(each, dict | list | tuple) for each in value):
+        parts = [indented(each, inside) for each in value]
+    else:
+        return json.dumps(value, ensure_ascii=False)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n{inside}" + f",\n{inside}".join(parts) + f"\n{before}{closing}"
 
 
 def read_lines() -> Iterator[str]:
