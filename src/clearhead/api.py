@@ -13,7 +13,7 @@ Each method takes one thing or a list of them, and gives one or a list.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.nn import MultiHeadAttention
 from clearhead.text import Tokenizer
 from clearhead.train.run import Facts, Run
-from clearhead.translator import Candidate, Translator
+from clearhead.translator import LARGEST, Candidate, Translator, growing
 
 if TYPE_CHECKING:
     from clearhead.data.examples import Pixels
@@ -223,6 +223,11 @@ class Model:
         if self.config.task == "vision":
             return self._mean_vectors([[self._image(each)] for each in item])
         return self.embed_ids([self.tokenizer.encode(each) for each in item])
+
+    def embed_each(self, items: Iterable[Any], largest: int = LARGEST) -> Iterator[np.ndarray]:
+        """The same for items as they come, one vector after the other; no more than `largest` are waited for."""
+        for window in growing(items, largest):
+            yield from self.embed(window)
 
     def embed_ids(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         """The same for texts as ids, (N, D); one without any has the vector of the start token."""

@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from clearhead.decode import Hypothesis, Settings, Special
 from clearhead.text import Tokenizer
 from clearhead.text.sentences import cut
 
 LARGEST = 2048  # lines in a window
+T = TypeVar("T")
 
 
-def growing(texts: Iterable[str], largest: int = LARGEST) -> Iterator[list[str]]:
-    """One text, then two, then four: a quick first answer, and soon enough at a time."""
-    waiting, size = iter(texts), 1
+def growing(things: Iterable[T], largest: int = LARGEST) -> Iterator[list[T]]:
+    """One thing, then two, then four: a quick first answer, and soon enough at a time."""
+    waiting, size = iter(things), 1
     while window := list(islice(waiting, size)):
         yield window
         size = min(2 * size, largest)

@@ -181,7 +181,6 @@ def embed(
     Each vector is a line of numbers.
     """
     import clearhead
-    from clearhead.translator import growing
 
     loaded = clearhead.load(model)
     items = [item] if item is not None else read_lines()
@@ -191,7 +190,6 @@ def embed(
         print_json([{"item": each, "vector": vector} for each, vector in zip(asked, vectors, strict=True)])
         return
     with counting("lines", shown=item is None) as count:
-        for window in growing(items, 1) if _typed(item) else growing(items):
-            for vector in loaded.embed(window):
-                sys.stdout.write(" ".join(f"{number:.6g}" for number in vector) + "\n")
-                count()
+        for vector in loaded.embed_each(items, 1) if _typed(item) else loaded.embed_each(items):
+            sys.stdout.write(" ".join(f"{number:.6g}" for number in vector) + "\n")
+            count()
