@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
+import pytest
 import torch
 
 from clearhead.api import Model
+from clearhead.serve.registry import Service
 
 from ..setting import png
 from .conftest import Ask
@@ -70,3 +73,16 @@ def test_what_cannot_be_answered_is_one_sentence(ask: Ask, lines: Ask) -> None:
     assert ask("play", model="eyes", text="a") == (400, "eyes reads an image: draw or drop one")
     assert "vocabulary" in lines(model="writer", text="abc", forced=[99_999])[0]["error"]
     assert "fills in masked tokens" in lines(model="masked", text="abc")[0]["error"]
+
+
+def test_what_ends_on_the_way_ends_with_the_reason(
+    lines: Ask, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = service.models["writer"]
+    with monkeypatch.context() as patched:
+        patched.setattr(served.worker, "limits", replace(served.limits, queue=0))
+        [full] = lines(model="writer", text="abc", longest=5)
+    assert full["error"].startswith("writer is busy: its queue has room for 0 more and the request has 1")
+    monkeypatch.setattr(served, "limits", replace(served.limits, seconds=0.0))
+    [late] = lines(model="writer", text="abc", longest=5)
+    assert late["error"] == "this took longer than 0 seconds; ask for less at a time"
