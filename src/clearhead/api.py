@@ -221,8 +221,8 @@ class Model:
             vector: np.ndarray = self.embed([item])[0]
             return vector
         if self.config.task == "vision":
-            return self._mean_vectors([[self._image(each)] for each in item])
-        return self.embed_ids([self.tokenizer.encode(each) for each in item])
+            return self._mean_vectors([self._image(each)] for each in item)
+        return self.embed_ids(self.tokenizer.encode_batch(list(item)))
 
     def embed_each(self, items: Iterable[Any], largest: int = LARGEST) -> Iterator[np.ndarray]:
         """The same for items as they come, one vector after the other; no more than `largest` are waited for."""
@@ -237,7 +237,7 @@ class Model:
         def parts(ids: list[int]) -> list[torch.Tensor]:
             return [torch.tensor([first + ids[start : start + room]]) for start in range(0, len(ids), room)]
 
-        return self._mean_vectors([parts(list(ids) or [self.tokenizer.start]) for ids in rows])
+        return self._mean_vectors(parts(list(ids) or [self.tokenizer.start]) for ids in rows)
 
     @property
     def _longest(self) -> int:
@@ -246,12 +246,10 @@ class Model:
         return model.length if isinstance(model, TextModel) else data.max_length
 
     @torch.inference_mode()
-    def _mean_vectors(self, items: Sequence[Sequence[torch.Tensor]]) -> np.ndarray:
+    def _mean_vectors(self, items: Iterable[Sequence[torch.Tensor]]) -> np.ndarray:
         """(N, D) of items in parts, each of which the network reads by itself."""
         if self.config.task not in READERS:
             raise RunError(f"{self.run.path} is a model for {self.config.task}: it has no vectors of texts or images")
-        if not items:
-            return np.empty((0, 0), np.float32)
         vectors: np.ndarray = mean_vectors(partial(READERS[self.config.task], self.network), items).numpy()
         return vectors
 

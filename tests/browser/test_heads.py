@@ -153,4 +153,4 @@ def test_it_is_quick_with_64_words_and_48_heads(show: Open) -> None:
     })"""
     milliseconds = page.get_by_role("gridcell").evaluate_all(pick)
     assert len(milliseconds) == 10
-    assert statistics.median(milliseconds) < 600  # 50 on a laptop; this machine may have other work
+    assert statistics.median(milliseconds) < 300  # 50 on a laptop; this machine may have other work

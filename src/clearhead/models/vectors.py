@@ -6,7 +6,7 @@ B batch, T tokens, D width, N items
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -34,18 +34,32 @@ READERS: dict[str, Callable[[Any, Tensor], Tensor]] = {
 TOGETHER = 64  # parts of one shape that are read at once
 
 
-def mean_vectors(read: Callable[[Tensor], Tensor], items: Sequence[Sequence[Tensor]]) -> Tensor:
-    """(N, D): of each item the mean of all vectors of its parts, which are batches of one; none is padded."""
-    alike: defaultdict[torch.Size, list[tuple[int, Tensor]]] = defaultdict(list)
+def mean_vectors(read: Callable[[Tensor], Tensor], items: Iterable[Sequence[Tensor]]) -> Tensor:
+    """(N, D): of each item the mean of all vectors of its parts, which are batches of one; none is padded.
+
+    Items are taken as they come, and no more than `TOGETHER` parts of each shape are held.
+    """
+    waiting: defaultdict[torch.Size, list[tuple[int, Tensor]]] = defaultdict(list)
+    sums: list[Any] = []  # each becomes (D,)
+    counts: list[int] = []
+
+    def read_together(same: list[tuple[int, Tensor]]) -> None:
+        numbers, parts = zip(*same, strict=True)
+        for number, vectors in zip(numbers, read(torch.cat(parts)), strict=True):  # each (T, D)
+            sums[number] = sums[number] + vectors.sum(0)
+            counts[number] += len(vectors)
+        same.clear()
+
     for number, parts in enumerate(items):
+        sums.append(0)
+        counts.append(0)
         for part in parts:
-            alike[part.shape].append((number, part))
-    sums: list[Any] = [0] * len(items)  # each becomes (D,)
-    counts = [0] * len(items)
-    for same in alike.values():
-        for first in range(0, len(same), TOGETHER):
-            numbers, parts = zip(*same[first : first + TOGETHER], strict=True)
-            for number, vectors in zip(numbers, read(torch.cat(parts)), strict=True):  # each (T, D)
-                sums[number] = sums[number] + vectors.sum(0)
-                counts[number] += len(vectors)
-    return torch.stack([total / count for total, count in zip(sums, counts, strict=True)])
+            same = waiting[part.shape]
+            same.append((number, part))
+            if len(same) == TOGETHER:
+                read_together(same)
+    for same in filter(None, waiting.values()):
+        read_together(same)
+    return (
+        torch.stack([total / count for total, count in zip(sums, counts, strict=True)]) if sums else torch.empty(0, 0)
+    )

@@ -92,7 +92,7 @@ async def parts(
     told = Told[Part | int](seconds)  # a chunk, or the number of a text that has ended
     items = submit([_telling(ask, index, told.tell) for index, ask in enumerate(asks)])
     for index, item in enumerate(items):
-        item.answer.add_done_callback(lambda _, index=index: told.tell(index))  # type: ignore[misc]
+        item.answer.add_done_callback(_ending(index, told.tell))
     open_texts = len(items)
     try:
         while open_texts:
@@ -109,3 +109,7 @@ async def parts(
 
 def _telling(ask: Ask, index: int, tell: Callable[[Part | int], None]) -> Ask:
     return replace(ask, tell=lambda chunk: tell(Part(index, chunk)))
+
+
+def _ending(index: int, tell: Callable[[Part | int], None]) -> Callable[[object], None]:
+    return lambda _: tell(index)
