@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "serve": EVERYTHING_BELOW_SERVE,
     "cli": EVERYTHING_BELOW_SERVE | {"serve", "bench"},
 }
-EVERYONE = {"cache", "config", "errors", "__version__"}
+EVERYONE = {"cache", "config", "errors", "registry", "__version__"}
 PUBLIC = {"load", "api", "bundled"}  # the package's own door, for those who use models rather than make them
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
