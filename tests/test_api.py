@@ -11,8 +11,8 @@ from clearhead import bundled
 from clearhead import config as configuration
 from clearhead.errors import RunError
 from clearhead.models.build import Sizes, build
+from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
-from clearhead.train.run import Facts, Run
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def write_vectors(path: Path, dim: int) -> Path:
     vocabulary = Tokenizer.train("word", ["king queen man woman"], lowercase=True)
     vocabulary.save(path / "tokenizer.json")
     sizes = Sizes(vocabulary=len(vocabulary))
-    run.save_model(build(run.config, sizes).state_dict(), Facts(sizes), half=True)
+    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes), half=True)
     return path
 
 

@@ -13,8 +13,8 @@ import clearhead
 from clearhead import config as configuration
 from clearhead.errors import ProbeError
 from clearhead.models.build import Sizes, build
+from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
-from clearhead.train.run import Facts, Run
 
 TEXTS = ["the red car is here", "el coche rojo está aquí", "we are eating bread"]
 SMALL = ["model.dim=12", "model.heads=3", "model.layers=2"]
@@ -32,7 +32,7 @@ def load(folder: Path, task: Any, *settings: str) -> Any:
         vocabulary.save(run.path / "tokenizer.json")
     torch.manual_seed(5)
     sizes = Sizes(vocabulary=len(vocabulary), classes=len(LABELS), channels=3, height=6, width=6, pad=vocabulary.pad)
-    run.save_model(build(config, sizes).state_dict(), Facts(sizes, LABELS))
+    run.save_model(build(config, sizes).state_dict(), ModelMeta(sizes, LABELS))
     return clearhead.load(run.path)
 
 

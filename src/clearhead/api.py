@@ -23,19 +23,19 @@ import numpy as np
 import torch
 
 from clearhead.bundled import FOLDER, find
-from clearhead.cache import cache_folder
 from clearhead.config import Config, TextModel
 from clearhead.decode import Prompts, Settings, Special, pieces, steps, write
 from clearhead.engines.choose import MANY, Engines
 from clearhead.errors import ConfigError, RunError
+from clearhead.files import cache_folder
 from clearhead.interop.ct2 import tokens_of
 from clearhead.models.assemble import smaller
 from clearhead.models.lm import LanguageModel
 from clearhead.models.vectors import READERS, mean_vectors
 from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.nn import MultiHeadAttention
+from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
-from clearhead.train.run import Facts, Run
 from clearhead.translator import LARGEST, Candidate, Translator, growing
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Model:
         self.run = run
         self.config: Config = run.config
         self.network: Any
-        self.network, self.facts = run.load_network()
+        self.network, self.meta = run.load_network()
         self._tokenizer = run.load_tokenizer()
         self.engines = Engines(self.network, engine, int8, lambda: tokens_of(self.tokenizer), copies(run.path))
 
@@ -99,7 +99,9 @@ class Model:
         self._must("translate")
         chosen, longest = Settings.of(**settings), self.config.data.max_length - 1
         self.engines.on_note = on_note
-        return Translator(self.engines, self.tokenizer, self.facts.usual or longest, longest, chosen, on_note)
+        return Translator(
+            self.engines, self.tokenizer, self.meta.p99_source_length or longest, longest, chosen, on_note
+        )
 
     def generate(
         self,
@@ -165,7 +167,7 @@ class Model:
         with torch.inference_mode():
             probabilities = self.network(self.classified(item)).softmax(-1)[0].tolist()
         best = int(np.argmax(probabilities))
-        return Label(self.facts.labels[best], dict(zip(self.facts.labels, probabilities, strict=True)))
+        return Label(self.meta.labels[best], dict(zip(self.meta.labels, probabilities, strict=True)))
 
     def classified(self, item: Any) -> torch.Tensor:
         """What the network reads of a text, (1, T), or of an image, (1, C, height, width)."""
@@ -178,7 +180,7 @@ class Model:
         """An image (pixels, Pillow image or path) in the size that the model reads, (height, width, C) bytes."""
         from clearhead.data import pixels
 
-        sizes = self.facts.sizes
+        sizes = self.meta.sizes
         image = Path(item) if isinstance(item, str) else item if isinstance(item, Path) else np.asarray(item)
         if isinstance(image, np.ndarray) and image.ndim == 2:
             image = image[:, :, None]
@@ -205,7 +207,7 @@ class Model:
         words = text.split()
         with torch.inference_mode():
             best = self.network(torch.tensor([self.word_ids(words)])).argmax(-1)[0].tolist()
-        return [(word, self.facts.labels[number]) for word, number in zip(words, best, strict=True)]
+        return [(word, self.meta.labels[number]) for word, number in zip(words, best, strict=True)]
 
     def word_ids(self, words: Sequence[str]) -> list[int]:
         """One id for each word, as a tagger reads them."""
@@ -312,4 +314,4 @@ def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Model:
     return Model(Run.open(find(path)), engine, int8)
 
 
-__all__ = ["Candidate", "Facts", "Label", "Model", "Translator", "load"]
+__all__ = ["Candidate", "Label", "Model", "ModelMeta", "Translator", "load"]

@@ -158,7 +158,7 @@ class Looker:
     def label(self, text: str) -> Look:
         """A classifier reads a text, after a token that stands for all of it."""
         ids = self.model.classified(text)
-        about = replace(self._about(text, self.model.facts.labels), class_token=True)
+        about = replace(self._about(text, self.model.meta.labels), class_token=True)
         return see(self.model.network, Example((ids,), encoder=self.words(ids[0])), about)
 
     def tag(self, text: str) -> Look:
@@ -167,11 +167,11 @@ class Looker:
         if not words:
             raise ProbeError("there is nothing to look at: the text has no words")
         ids = torch.tensor([self.model.word_ids(words)])
-        return see(self.model.network, Example((ids,), encoder=words), self._about(text, self.model.facts.labels))
+        return see(self.model.network, Example((ids,), encoder=words), self._about(text, self.model.meta.labels))
 
     def recognise(self, item: Any) -> Look:
         """A vision transformer reads an image, after a token that stands for all of it."""
-        images, about = self._image(item, self.model.facts.labels)
+        images, about = self._image(item, self.model.meta.labels)
         patches = patch_names(images, self.model.config.model.patch)
         example = Example((images,), encoder=["class", *patches])
         return see(self.model.network, example, replace(about, class_token=True))

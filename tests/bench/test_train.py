@@ -17,7 +17,7 @@ def test_our_trainer_makes_the_same_step_as_the_peers(tmp_path: Path) -> None:
     trainer = our_trainer(SMALL, tmp_path)
     rows = next(iter(trainer.cursor))
     assert rows.shape == (3, 8)
-    assert trainer.task.facts.sizes.vocabulary == 17
+    assert trainer.task.meta.sizes.vocabulary == 17
     (optimizer,) = trainer.optimizers
     assert isinstance(optimizer, AdamW)
     assert {(group["lr"], group["betas"]) for group in optimizer.param_groups} == {(RATE, BETAS)}
@@ -28,7 +28,7 @@ def test_our_trainer_makes_the_same_step_as_the_peers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_there_are_enough_batches_for_a_turn(size: Gpt, tmp_path: Path) -> None:
     trainer = our_trainer(size, tmp_path)
-    assert trainer.task.facts.sizes.vocabulary == 65
+    assert trainer.task.meta.sizes.vocabulary == 65
     assert len(trainer.cursor) >= TURN
 
 

@@ -17,7 +17,7 @@ from clearhead import config as configuration
 from clearhead.cli.main import _run
 from clearhead.errors import RunError
 from clearhead.models.build import Sizes, build
-from clearhead.train.run import Facts, Run
+from clearhead.run import ModelMeta, Run
 
 from .conftest import Say
 
@@ -58,7 +58,7 @@ def test_a_classifier_has_room_for_its_class_token(tmp_path: Path) -> None:
     vocabulary = clearhead.load("invented").tokenizer
     vocabulary.save(tmp_path / "run" / "tokenizer.json")
     sizes = Sizes(vocabulary=len(vocabulary), classes=2)
-    run.save_model(build(run.config, sizes).state_dict(), Facts(sizes, labels=("good", "bad")))
+    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes, labels=("good", "bad")))
     assert clearhead.load(tmp_path / "run").embed("twenty letters or so").shape == (12,)
 
 
@@ -107,7 +107,7 @@ def test_a_captioner_has_no_vectors(tmp_path: Path, capsys: pytest.CaptureFixtur
     run = Run.create(tmp_path / "run", configuration.override(configuration.defaults("caption"), settings))
     clearhead.load("words").tokenizer.save(tmp_path / "run" / "tokenizer.json")
     sizes = Sizes(vocabulary=len(clearhead.load("words").tokenizer), channels=1, height=6, width=6)
-    run.save_model(build(run.config, sizes).state_dict(), Facts(sizes))
+    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes))
     with pytest.raises(RunError, match="run is a model for caption: it has no vectors of texts or images"):
         clearhead.load(tmp_path / "run").embed("bread")
     assert _run(["embed", str(tmp_path / "run"), "bread"], debug=False) == 2

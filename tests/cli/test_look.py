@@ -18,8 +18,8 @@ from clearhead.cli.look import FIGURES, VIEWS
 from clearhead.cli.main import _run
 from clearhead.errors import ClearheadError
 from clearhead.models.build import Sizes, build
+from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
-from clearhead.train.run import Facts, Run
 from clearhead.train.watch import Example, keep
 
 Say = Callable[..., Any]
@@ -56,7 +56,7 @@ def write_text_model(path: Path, task: Any, scheme: Any, texts: list[str]) -> tu
     vocabulary = Tokenizer.train(scheme, texts)
     vocabulary.save(path / "tokenizer.json")
     sizes = Sizes(vocabulary=len(vocabulary))
-    run.save_model(build(run.config, sizes).state_dict(), Facts(sizes))
+    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes))
     return run, vocabulary
 
 
@@ -66,7 +66,7 @@ def write_vision(path: Path) -> None:
     settings = [*SMALL, "model.inner=17", "model.patch=2"]
     run = Run.create(path, configuration.override(configuration.defaults("vision"), settings))
     sizes = Sizes(classes=3, channels=1, height=6, width=6)
-    run.save_model(build(run.config, sizes).state_dict(), Facts(sizes, labels=("zero", "one", "two")))
+    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes, labels=("zero", "one", "two")))
     Image.fromarray(np.arange(36, dtype=np.uint8).reshape(6, 6) * 7).save(path / "image.png")
 
 

@@ -11,8 +11,8 @@ import torch
 from clearhead import config as configuration
 from clearhead.cli.main import _run
 from clearhead.models.build import Sizes, build
+from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
-from clearhead.train.run import Facts, Run
 
 # king - man + woman = queen, exactly; ship points elsewhere, the mark is no word.
 VECTORS = {
@@ -34,7 +34,7 @@ def model(tmp_path: Path) -> str:
     tensors = build(run.config, sizes).state_dict()
     for word, vector in VECTORS.items():
         tensors["center.weight"][vocabulary.id(word)] = torch.tensor(vector, dtype=torch.float32)
-    run.save_model(tensors, Facts(sizes))
+    run.save_model(tensors, ModelMeta(sizes))
     return str(run.path)
 
 

@@ -12,8 +12,8 @@ from PIL import Image
 
 from clearhead import config as configuration
 from clearhead.models.build import Sizes, build
+from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
-from clearhead.train.run import Facts, Run
 
 SMALL = ["model.dim=12", "model.heads=3", "model.layers=2", "model.inner=17", "model.dropout=0"]
 WORDS = "we are eating bread and drinking water near the old house with a small red door ."
@@ -37,7 +37,7 @@ def make(path: Path, task: str, kind: str | None, text: str, *settings: str, lab
     with torch.no_grad():  # far from equal choices, so that nothing hangs on the last digit
         for weight in network.parameters():
             weight.mul_(1.7)
-    run.save_model(network.state_dict(), Facts(sizes, tuple(labels)))
+    run.save_model(network.state_dict(), ModelMeta(sizes, tuple(labels)))
 
 
 def make_all(folder: Path) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 
 from clearhead import config as configuration
 from clearhead.errors import ConfigError, RunError
+from clearhead.run import Run
 from clearhead.train.compare import Point, Record, _smooth, compare, save_figure
-from clearhead.train.run import Run
 from clearhead.train.start import begin
 
 PAIRS = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklmnop")

@@ -17,8 +17,8 @@ import torch
 from clearhead import config as configuration
 from clearhead.config import Config, TrainConfig
 from clearhead.errors import ConfigError
+from clearhead.files import read_tensors
 from clearhead.train.distributed import Team
-from clearhead.train.run import read_tensors
 from clearhead.train.start import begin, resume
 
 # The budget makes batches of odd and even size, and the one long pair a batch of which the second process has nothing.

@@ -9,9 +9,9 @@ import pytest
 from clearhead import config as configuration
 from clearhead.config import Config
 from clearhead.models.build import build
+from clearhead.run import Run
 from clearhead.train.dry_run import TIMED, estimate, parts_of
 from clearhead.train.loop import Trainer
-from clearhead.train.run import Run
 from clearhead.train.start import begin
 
 SMALL = ["model.dim=16", "model.heads=2", "model.layers=2", "tokenizer.kind=char", "model.dropout=0", "train.clip=none"]

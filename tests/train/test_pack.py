@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 import clearhead
 from clearhead import config as configuration
 from clearhead.errors import ConfigError, RunError
+from clearhead.files import read_tensors, write_tensors
 from clearhead.models.build import Sizes, build
+from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
 from clearhead.train.pack import MOMENTS, evenly, pack, thinned
-from clearhead.train.run import Facts, Run, read_tensors, write_tensors
 
 SENTENCES = ("we are eating bread", "she reads a red book")
 SETTINGS = ["model.dim=24", "model.heads=3", "model.layers=2", "model.inner=29", "model.positions=t5"]
@@ -29,7 +30,7 @@ def run(tmp_path: Path) -> Run:
     vocabulary = Tokenizer.train("char", SENTENCES)
     vocabulary.save(run.path / "tokenizer.json")
     sizes = Sizes(vocabulary=len(vocabulary), pad=vocabulary.pad)
-    run.save_model(build(run.config, sizes).state_dict(), Facts(sizes))
+    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes))
     (run.path / "card.md").write_text("# run\n", encoding="utf-8")
     (run.path / "times.jsonl").write_text("{}\n", encoding="utf-8")
     (run.path / "checkpoints" / "step-00000004").mkdir(parents=True)

@@ -19,9 +19,10 @@ import torch
 from clearhead import config as configuration
 from clearhead.config import Config
 from clearhead.errors import ConfigError, RunError
+from clearhead.files import read_tensors
+from clearhead.run import Run
 from clearhead.train import checkpoints
 from clearhead.train.loop import Listener
-from clearhead.train.run import Run, read_tensors
 from clearhead.train.start import begin, make_trainer, resume
 
 # Everything that a step can depend on: dropout, averaging, both optimisers, accumulation, scheduled rates.

@@ -18,14 +18,15 @@ from clearhead.cli.main import _run
 from clearhead.config import Config
 from clearhead.data import builtin
 from clearhead.errors import ConfigError, RunError
+from clearhead.files import read_tensors
 from clearhead.models.build import Sizes, build
+from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
 from clearhead.train import board, checkpoints
 from clearhead.train.distributed import Team
 from clearhead.train.dry_run import estimate
 from clearhead.train.evaluate import evaluate
 from clearhead.train.loop import Listener, Trainer
-from clearhead.train.run import Facts, Run, read_tensors
 from clearhead.train.start import begin, make_trainer, resume
 from clearhead.train.transfer import LISTED, counterpart, start_run, words_in_common
 
@@ -86,7 +87,7 @@ def begun(task: str, *more: str, out: str = "new") -> tuple[Trainer, list[str]]:
 def fresh(trainer: Trainer) -> dict[str, Tensor]:
     """The weights with which the same model would begin on its own."""
     torch.manual_seed(trainer.config.seed)
-    return build(trainer.task.config, trainer.task.facts.sizes).state_dict()
+    return build(trainer.task.config, trainer.task.meta.sizes).state_dict()
 
 
 def same(left: Tensor, right: Tensor) -> bool:
@@ -102,7 +103,7 @@ def test_a_language_model_gives_its_encoder(task: str, objective: str) -> None:
     theirs = finished("lm", "lm", f"model.objective={objective}")
     trainer, notes = begun(task, "train.start_from=lm")
     own, alone = trainer.model.state_dict(), fresh(trainer)
-    pad = trainer.task.facts.sizes.pad
+    pad = trainer.task.meta.sizes.pad
     for name, tensor in own.items():
         if name.startswith("output."):
             assert same(tensor, alone[name])
@@ -129,9 +130,9 @@ def test_a_classifier_reads_exactly_as_the_masked_model_did() -> None:
     trainer, _ = begun("classify", "train.start_from=lm")
     language_model: Any = Run(Path("lm")).load_network()[0]
     classifier: Any = trainer.model.eval()
-    ids = torch.randint(6, trainer.task.facts.sizes.vocabulary, (3, 11))
-    ids[1, 7:] = ids[2, 5:] = trainer.task.facts.sizes.pad
-    real = ids != trainer.task.facts.sizes.pad
+    ids = torch.randint(6, trainer.task.meta.sizes.vocabulary, (3, 11))
+    ids[1, 7:] = ids[2, 5:] = trainer.task.meta.sizes.pad
+    real = ids != trainer.task.meta.sizes.pad
     with torch.no_grad():
         assert same(classifier.encoder(ids)[real], language_model.read(ids)[real])
 
@@ -465,7 +466,7 @@ def test_words_of_which_the_tokenizer_has_none_are_named() -> None:
 def test_models_of_one_task_without_a_common_weight_are_named() -> None:
     config = made("caption")
     sizes = Sizes(vocabulary=31, channels=3, height=16, width=24)
-    Run.create(Path("cross"), config).save_model(build(config, sizes).state_dict(), Facts(sizes))
+    Run.create(Path("cross"), config).save_model(build(config, sizes).state_dict(), ModelMeta(sizes))
     with pytest.raises(ConfigError, match=r"^train\.start_from=cross: none of its \d+ tensors has the name and shape"):
         begun("caption", "train.start_from=cross", "model.architecture=sequence")
 

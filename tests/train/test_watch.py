@@ -12,9 +12,10 @@ from clearhead import config as configuration
 from clearhead.config import Config
 from clearhead.data import builtin
 from clearhead.errors import RunError
+from clearhead.files import read_tensors, write_tensors
 from clearhead.nn import causal_mask
+from clearhead.run import Run
 from clearhead.train.loop import Listener, Trainer
-from clearhead.train.run import Run, read_tensors, write_tensors
 from clearhead.train.start import begin, make_trainer, resume
 from clearhead.train.task import Task
 from clearhead.train.tasks import Translate

@@ -14,9 +14,9 @@ import clearhead
 from clearhead import config as configuration
 from clearhead.config import Config
 from clearhead.errors import ConfigError, DataError, RunError, TextError
+from clearhead.files import read_tensors
 from clearhead.models.word2vec import SkipGram
 from clearhead.train.loop import Listener
-from clearhead.train.run import read_tensors
 from clearhead.train.start import begin, resume
 from clearhead.train.task import Batch, Workspace
 from clearhead.train.tasks import words as task

@@ -25,8 +25,8 @@ from clearhead.bench.figures import Figure
 from clearhead.bench.peers import RATE, Gpt, Peer, as_torch_comes, transformers_gpt
 from clearhead.config import defaults, override
 from clearhead.data import read
+from clearhead.run import Run
 from clearhead.train.loop import Listener
-from clearhead.train.run import Run
 from clearhead.train.start import make_trainer
 
 ENOUGH = 1.88  # nats per character of the validation text

@@ -24,9 +24,9 @@ from clearhead.bench.figures import Figure
 from clearhead.bench.measure import Round, median_ratio, medians, rounds_apart
 from clearhead.bench.peers import BETAS, CLIP, PEERS, RATE, WEIGHT_DECAY, Gpt
 from clearhead.config import defaults, override
+from clearhead.run import Run
 from clearhead.text import SPECIALS
 from clearhead.train.loop import Listener, Trainer
-from clearhead.train.run import Run
 from clearhead.train.start import make_trainer
 
 SIZES = {

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from clearhead.bench.figures import Figure
 from clearhead.config import Config, defaults, override
 from clearhead.errors import DataError
+from clearhead.run import Run
 from clearhead.train.loop import Listener, Trainer
-from clearhead.train.run import Run
 from clearhead.train.start import make_trainer
 from clearhead.train.task import Task
 from clearhead.train.tasks.words import ROW, Words, human_scores

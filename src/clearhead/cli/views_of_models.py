@@ -106,7 +106,7 @@ def _task(asked: Asked) -> Iterator[Task]:
         config = config.model_copy(update={"data": config.data.model_copy(update={"path": asked.data})})
     vocabulary = asked.model.run.load_tokenizer()
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        workspace = Workspace(Path(folder), vocabulary, asked.model.facts, whole=asked.data is not None)
+        workspace = Workspace(Path(folder), vocabulary, asked.model.meta, whole=asked.data is not None)
         yield TASKS[config.task](config, workspace)
 
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
-from clearhead.cache import cache_folder
 from clearhead.data import catalogue
 from clearhead.data.catalogue import Entry, RemoteFile
 from clearhead.data.download import Report, checksum, download
 from clearhead.data.unpack import unpack_tar
 from clearhead.errors import DownloadError
+from clearhead.files import cache_folder
 
 Origin = Literal["$CLEARHEAD_DATA", "cache", "download", "made"]
 ARCHIVES = (".tar.xz", ".tar.gz")

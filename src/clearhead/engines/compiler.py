@@ -17,7 +17,7 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from clearhead.cache import cache_folder
+from clearhead.files import cache_folder
 
 FLAGS = (
     *("-O3", "-march=native", "-shared", "-fPIC"),

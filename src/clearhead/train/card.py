@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from clearhead import __version__
 from clearhead.config import Config, Task
 from clearhead.data.catalogue import CATALOGUE, Entry
-from clearhead.train.run import Run, write_text
+from clearhead.files import write_text
+from clearhead.run import Run
 from clearhead.train.task import Evaluation
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.errors import RunError
-from clearhead.train.run import read_tensors, sync, write_tensors, write_text, writing
+from clearhead.files import read_tensors, sync, write_errors, write_tensors, write_text
 
 VERSION = 1
 
@@ -36,7 +36,7 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write a checkpoint, then remove all but the newest `keep`."""
     final = folder / f"step-{checkpoint.step:08d}"
     temporary = folder / f".{final.name}.part"
-    with writing(folder):
+    with write_errors(folder):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         for group, tensors in _filled(checkpoint.tensors).items():

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import ConfigError, RunError
-from clearhead.train.run import Run, writing
+from clearhead.files import write_errors
+from clearhead.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,7 +144,7 @@ def save_figure(records: Sequence[Record], path: Path) -> None:
         "svg.hashsalt": "clearhead",
     }
     undated: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with rc_context(settings), writing(path):
+    with rc_context(settings), write_errors(path):
         figure = draw(records)
         figure.savefig(path, dpi=150, metadata=undated.get(path.suffix.lower()))
 

@@ -30,8 +30,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import TrainConfig
 from clearhead.errors import ClearheadError, ConfigError
+from clearhead.run import cpu_copy
 from clearhead.train.device import place_name
-from clearhead.train.run import cpu_copy
 
 Found = TypeVar("Found")
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.config import Config
+from clearhead.run import Run
 from clearhead.train.loop import Listener, Step, Trainer
 from clearhead.train.optimizers import optimizer_tensors
-from clearhead.train.run import Run
 from clearhead.train.start import make_trainer
 from clearhead.train.tasks.classify import Classify
 from clearhead.train.tasks.vision import Vision

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from clearhead.run import Run
 from clearhead.train.device import Device
 from clearhead.train.metrics import confusion_matrix
-from clearhead.train.run import Run
 from clearhead.train.task import Evaluation, Workspace
 from clearhead.train.tasks import TASKS
 from clearhead.train.tasks.common import LabelTask
@@ -69,20 +69,20 @@ class Detailed(Evaluation):
 def evaluate(run: str | Path, data: str | None = None, note: Callable[[str], None] = lambda _text: None) -> Detailed:
     """Score the finished model of a run on its validation part, or on every example of other data of the same kind."""
     place = Run.open(Path(run))
-    network, facts = place.load_network()
+    network, meta = place.load_network()
     config = place.config
     if data is not None:
         config = config.model_copy(update={"data": config.data.model_copy(update={"path": data})})
     # Where it was trained may not be here.
     device = Device.choose(config.train.model_copy(update={"device": "auto"}), note).place
     with _folder(place, data) as folder:
-        workspace = Workspace(folder, place.load_tokenizer(), facts, whole=data is not None)
+        workspace = Workspace(folder, place.load_tokenizer(), meta, whole=data is not None)
         task = TASKS[config.task](config, workspace)
         task.be_thorough()
         for text in task.notes:
             note(text)
         found = task.evaluate(network.to(device), device)
-        confusion = _confusion(task, network, facts.labels) if isinstance(task, LabelTask) else None
+        confusion = _confusion(task, network, meta.labels) if isinstance(task, LabelTask) else None
     return Detailed(found.loss, found.scores, found.sample, config.data.path, confusion)
 
 

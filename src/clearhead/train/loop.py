@@ -22,13 +22,14 @@ from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.errors import RunError
+from clearhead.files import append_line, read_tensors, write_tensors
+from clearhead.run import Run
 from clearhead.train import checkpoints, watch
 from clearhead.train.averaging import Average
 from clearhead.train.checkpoints import Checkpoint
 from clearhead.train.device import Device
 from clearhead.train.distributed import Team, full
 from clearhead.train.optimizers import load_optimizer_tensors, make_optimizers, optimizer_tensors, set_rates
-from clearhead.train.run import Run, append_line, read_tensors, write_tensors
 from clearhead.train.schedules import Progress, factor
 from clearhead.train.task import Evaluation, Examples, Task, to_device
 

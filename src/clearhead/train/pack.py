@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.errors import ConfigError
-from clearhead.train.run import Run, writing
+from clearhead.files import write_errors
+from clearhead.run import Run
 
 AS_THEY_ARE = ("config.yaml", "tokenizer.json", "card.md")
 METRICS = 50_000  # most bytes of metrics.jsonl
@@ -54,7 +55,7 @@ def pack(run: Path, out: Path, half: bool = False) -> list[Part]:
 def _new(out: Path) -> Iterator[Path]:
     """A folder under another name, which gets its own only when it is whole."""
     temporary = out.with_name(f".{out.name}.part")
-    with writing(out):
+    with write_errors(out):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         try:

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from clearhead.data import pixels
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
-from clearhead.train.run import Facts
+from clearhead.run import ModelMeta
 
 Pixels = NDArray[np.uint8]  # (N, height, width, C)
 
@@ -41,9 +41,9 @@ def load_pixels(images: Sequence[Any | Path], like: Pixels | None = None) -> Pix
     return np.stack(loaded)
 
 
-def expected(facts: Facts | None) -> Pixels | None:
+def expected(meta: ModelMeta | None) -> Pixels | None:
     """No images, of the size that a finished model has seen: what others are to be like."""
-    sizes = facts and facts.sizes
+    sizes = meta and meta.sizes
     return np.empty((0, sizes.height, sizes.width, sizes.channels), np.uint8) if sizes else None
 
 

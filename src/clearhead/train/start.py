@@ -11,15 +11,16 @@ import torch
 
 from clearhead.config import Config
 from clearhead.errors import ClearheadError
+from clearhead.files import write_text
 from clearhead.models.assemble import recompute_blocks
 from clearhead.models.build import build
+from clearhead.run import Run
 from clearhead.text import Tokenizer
 from clearhead.train import checkpoints
 from clearhead.train.card import write_card
 from clearhead.train.device import Device
 from clearhead.train.distributed import Team
 from clearhead.train.loop import Listener, Trainer
-from clearhead.train.run import Run, write_text
 from clearhead.train.task import Evaluation, Task, Workspace
 from clearhead.train.tasks import TASKS
 from clearhead.train.transfer import start_run, start_tokenizer, transfer
@@ -72,7 +73,7 @@ def make_trainer(run: Run, config: Config, listener: Listener, team: Team | None
         listener.on_note(note)
     device = Device.choose(config.train, listener.on_note, team.local if team.world > 1 else None)
     torch.manual_seed(config.train.seed)
-    model = build(config, task.facts.sizes)
+    model = build(config, task.meta.sizes)
     if trained is not None:
         for note in transfer(trained, model, task):
             listener.on_note(note)
@@ -121,7 +122,7 @@ def _finish(run: Run, trainer: Trainer) -> Evaluation:
         weights = trainer.team.whole(trainer.model.state_dict())
 
     def leave() -> None:
-        run.save_model(weights, trainer.task.facts)
+        run.save_model(weights, trainer.task.meta)
         write_card(run, trainer, found)
 
     trainer.team.first(leave)

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from clearhead.config import Config
 from clearhead.data.cursor import Cursor
 from clearhead.errors import ConfigError, DataError
+from clearhead.run import ModelMeta
 from clearhead.text import Tokenizer
 from clearhead.train.metrics import Score
-from clearhead.train.run import Facts
 from clearhead.train.watch import Example
 
 Batch = dict[str, Tensor]
@@ -47,7 +47,7 @@ class Workspace:
 
     folder: Path
     tokenizer: Tokenizer | None = None
-    facts: Facts | None = None  # of a finished model
+    meta: ModelMeta | None = None  # of a finished model
     whole: bool = False  # all the data is validation: nothing is learned from it
 
 
@@ -55,7 +55,7 @@ class Task(ABC):
     """A task on some data; made once, at the start of a run."""
 
     config: Config
-    facts: Facts
+    meta: ModelMeta
     tokenizer: Tokenizer | None = None
     notes: tuple[str, ...] = ()  # what the user should know about the data
     scored: int | None = None  # most validation examples that `scores` looks at; none = all

@@ -26,9 +26,9 @@ from clearhead.config import TASKS, Config, TokenizerKind
 from clearhead.config import Task as TaskName
 from clearhead.errors import ConfigError
 from clearhead.models.assemble import token_dim, token_embeddings
+from clearhead.run import Run
 from clearhead.text import Tokenizer
 from clearhead.text.schemes import SPACE
-from clearhead.train.run import Run
 from clearhead.train.task import Task
 
 # Where the models that read a text with one encoder have it, and its parts.
@@ -75,9 +75,9 @@ def transfer(trained: Run, model: nn.Module, task: Task) -> list[str]:
 @torch.no_grad()
 def take_weights(trained: Run, model: nn.Module, task: Task) -> list[str]:
     """Copy each weight that plays the same part in both models and has the same shape."""
-    theirs, facts = trained.load_model()
+    theirs, meta = trained.load_model()
     there, here = trained.config, task.config
-    same_labels = facts.labels == task.facts.labels
+    same_labels = meta.labels == task.meta.labels
     own = _saved_tensors(model)
     taken = []
     for name, tensor in own.items():

@@ -18,9 +18,9 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from clearhead.errors import RunError
+from clearhead.files import read_tensors, write_errors, write_tensors
 from clearhead.look.probes import probes
 from clearhead.look.see import Edges, Example, computed, patch_names
-from clearhead.train.run import read_tensors, write_tensors, writing
 
 __all__ = ["LONGEST", "PATCHES", "Attention", "Example", "keep", "look", "patch_names", "read_attention"]
 
@@ -44,7 +44,7 @@ def keep(folder: Path, step: int, model: nn.Module, example: Example) -> None:
     kept = {name: each[:, :PATCHES, :PATCHES].half().cpu().contiguous() for name, each in weights.items()}
     kinds = sorted({_kind(name) for name in weights})
     edges = {kind: [list(words[:PATCHES]) for words in example.edges[kind]] for kind in kinds}
-    with writing(folder):
+    with write_errors(folder):
         folder.mkdir(exist_ok=True)
     # One entry only: the format keeps several in no order.
     write_tensors(folder / f"step-{step:08d}.safetensors", kept, {"edges": json.dumps(edges, ensure_ascii=False)})

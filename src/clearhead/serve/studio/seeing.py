@@ -55,7 +55,7 @@ def _about(served: Served) -> Document:
     except ClearheadError:  # a model without a card
         usual = list(OF_TASKS.get(served.task, ()))
         facts |= {"title": f"a model for {served.task}", "examples": usual, "passage": ""}
-    sizes = served.model.facts.sizes
+    sizes = served.model.meta.sizes
     if served.task in IMAGES:
         facts["image"] = {"side": sizes.height, "channels": sizes.channels}
     facts["attends"] = any("attention" in name for name, _ in served.model.network.named_modules())

@@ -16,9 +16,9 @@ from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.collate import pad
 from clearhead.decode import Prompts, Settings, write
+from clearhead.run import ModelMeta
 from clearhead.train.metrics import Score, caption_bleu
 from clearhead.train.pixels import Pixels, expected, load_pixels, normalised, sizes_of
-from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Workspace
 from clearhead.train.tasks.common import device_of, read_kind, trained_tokenizer
 from clearhead.train.tasks.writing import WritingTask
@@ -46,10 +46,10 @@ class Caption(WritingTask):
         texts = (caption for each in train for caption in each.captions)
         self.config = config
         self.tokenizer = self.vocabulary = trained_tokenizer(config, workspace, texts)
-        self.train = self._part(train, like=expected(workspace.facts))
+        self.train = self._part(train, like=expected(workspace.meta))
         self.held_out = self._part(self.described, like=self.train.images)
         sizes = sizes_of(self.train.images, vocabulary=len(self.vocabulary), pad=self.vocabulary.pad)
-        self.facts = Facts(sizes)
+        self.meta = ModelMeta(sizes)
 
     def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
         """BLEU against all captions of an image, by greedy search."""

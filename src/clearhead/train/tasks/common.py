@@ -21,9 +21,9 @@ from clearhead.data.places import BUILTIN, Place, located, only
 from clearhead.data.read import kind_of, read_places
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
+from clearhead.run import ModelMeta
 from clearhead.text import Tokenizer
 from clearhead.train.metrics import Score, accuracy, macro_f1
-from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Examples, Task, Workspace
 from clearhead.train.watch import LONGEST, Example
 
@@ -67,9 +67,9 @@ def trained_tokenizer(config: Config, workspace: Workspace, texts: Iterable[str]
 
 def known_labels(found: Iterable[str], workspace: Workspace, path: str) -> tuple[str, ...]:
     """The labels of the finished model, else all that are found, in order; the model's must have those found."""
-    if workspace.facts is None:
+    if workspace.meta is None:
         return tuple(sorted(set(found)))
-    known = workspace.facts.labels
+    known = workspace.meta.labels
     if unseen := sorted(set(found) - set(known)):
         raise DataError(f"has labels that the model never saw: {', '.join(unseen[:5])}", path=path)
     return known
@@ -129,7 +129,9 @@ class TextLabelTask(LabelTask):
         known = known_labels(found, workspace, config.data.path)
         self.ids, self.labels = self.encode(train), self.numbers(train, known)
         self.held_out_ids, self.held_out_labels = self.encode(held_out), self.numbers(held_out, known)
-        self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), classes=len(known), pad=self.vocabulary.pad), known)
+        self.meta = ModelMeta(
+            Sizes(vocabulary=len(self.vocabulary), classes=len(known), pad=self.vocabulary.pad), known
+        )
 
     @abstractmethod
     def text(self, example: Any) -> str:

@@ -16,9 +16,9 @@ from clearhead.config import Config, TextModel
 from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.decode import Prompts, Settings, write
 from clearhead.models.build import Sizes
+from clearhead.run import ModelMeta
 from clearhead.train.losses import mask_tokens, token_loss
 from clearhead.train.metrics import Score, bits_per_character, perplexity
-from clearhead.train.run import Facts
 from clearhead.train.sampling import mix_targets
 from clearhead.train.task import Batch, Evaluation, Examples, Task, Workspace
 from clearhead.train.tasks.common import device_of, read_kind, trained_tokenizer
@@ -39,7 +39,7 @@ class Lm(Task):
         self.train = _tokens(dataset.train, self, workspace, "train")
         self.held_out = _tokens(dataset.validation, self, workspace, "validation")
         self.characters = sum(len(block) for block in dataset.validation)
-        self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad))
+        self.meta = ModelMeta(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad))
 
     def cursor(self) -> Windows:
         """Windows in a new order, from another first token, in each epoch."""

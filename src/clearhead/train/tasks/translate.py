@@ -20,8 +20,8 @@ from clearhead.decode import Settings, Special, write_all
 from clearhead.engines.flat import flat
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
+from clearhead.run import ModelMeta
 from clearhead.train.metrics import Score, bleu, chrf, exact_match
-from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Workspace
 from clearhead.train.tasks.common import read_kind, trained_tokenizer
 from clearhead.train.tasks.writing import WritingTask
@@ -49,8 +49,8 @@ class Translate(WritingTask):
         self.config = config
         self.tokenizer = self.vocabulary = trained_tokenizer(config, workspace, texts)
         self.train, self.held_out = self._part(train), self._part(list(dataset.validation))
-        usual = math.ceil(np.quantile([len(ids) for ids in self.train.sources], 0.99))
-        self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad), usual=usual)
+        p99 = math.ceil(np.quantile([len(ids) for ids in self.train.sources], 0.99))
+        self.meta = ModelMeta(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad), p99_source_length=p99)
         if dropped := len(train) - len(self.train.pairs):
             self.notes = (f"{dropped:,} pairs of {config.data.max_length} tokens or more are left out",)
 

@@ -15,9 +15,9 @@ from torch import Tensor
 from clearhead.config import Config
 from clearhead.data import Picture
 from clearhead.data.batches import Batches
+from clearhead.run import ModelMeta
 from clearhead.train.losses import class_loss
 from clearhead.train.pixels import Pixels, expected, load_pixels, moved, normalised, sizes_of
-from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Examples, Workspace
 from clearhead.train.tasks.common import LabelTask, device_of, known_labels, numbered, read_kind
 from clearhead.train.watch import Example, patch_names
@@ -31,12 +31,12 @@ class Vision(LabelTask):
         train: list[Picture] = list(dataset.train)
         held_out: list[Picture] = list(dataset.validation)
         self.config = config
-        self.images = load_pixels([each.image for each in train], like=expected(workspace.facts))
+        self.images = load_pixels([each.image for each in train], like=expected(workspace.meta))
         self.held_out_images = load_pixels([each.image for each in held_out], like=self.images)
         labels = known_labels((each.label for each in train), workspace, config.data.path)
         self.labels = numbered((each.label for each in train), labels, config.data.path)
         self.held_out_labels = numbered((each.label for each in held_out), labels, config.data.path)
-        self.facts = Facts(sizes_of(self.images, classes=len(labels)), labels)
+        self.meta = ModelMeta(sizes_of(self.images, classes=len(labels)), labels)
 
     def cursor(self) -> Batches:
         """As many images as their patches fit the token budget."""

@@ -34,9 +34,9 @@ from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.errors import ConfigError, DataError
 from clearhead.models.build import Sizes
 from clearhead.models.word_vectors import neighbours
+from clearhead.run import ModelMeta
 from clearhead.text import SPECIALS, Tokenizer
 from clearhead.train.metrics import Score, read_questions, read_word_pairs, solve_analogies, word_similarity
-from clearhead.train.run import Facts
 from clearhead.train.task import Batch, Examples, Task, Workspace
 from clearhead.train.tasks.common import read_kind, trained_tokenizer
 
@@ -73,7 +73,7 @@ class Words(Task):
             raise DataError("leaves no text for validation; raise data.validation", path=config.data.path)
         self.kept = kept_shares(counts, self.model.subsample)
         self.noise = np.cumsum(noise_shares(counts))  # (V,)
-        self.facts = Facts(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad))
+        self.meta = ModelMeta(Sizes(vocabulary=len(self.vocabulary), pad=self.vocabulary.pad))
 
     def cursor(self) -> Windows:
         """Rows of running tokens in a new order, from another first token, in each epoch."""

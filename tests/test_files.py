@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead import cache
+from clearhead import files
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from clearhead import cache
         ("linux", {"CLEARHEAD_CACHE": "chosen", "XDG_CACHE_HOME": "xdg"}, "chosen/data"),
     ],
 )
-def test_cache_is_where_the_system_likes_it(
+def test_cache_is_in_the_system_cache_folder(
     monkeypatch: pytest.MonkeyPatch, platform: str, variables: dict[str, str], expected: str
 ) -> None:
     for name in ("CLEARHEAD_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
@@ -25,5 +25,5 @@ def test_cache_is_where_the_system_likes_it(
     monkeypatch.setenv("HOME", "home")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(cache.sys, "platform", platform)
-    assert cache.cache_folder("data") == Path(expected)
+    monkeypatch.setattr(files.sys, "platform", platform)
+    assert files.cache_folder("data") == Path(expected)

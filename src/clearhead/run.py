@@ -13,32 +13,38 @@ checkpoints/        where an interrupted run goes on
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from clearhead import config as configuration
 from clearhead.config import Config
 from clearhead.errors import ConfigError, RunError
+from clearhead.files import read_tensors, write_errors, write_tensors, write_text
 from clearhead.models.build import Sizes, build
 from clearhead.text import Tokenizer
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is learned from the data before training and needed ever after."""
+class ModelMeta:
+    """What the data decides about a model, stored beside its weights."""
 
     sizes: Sizes
-    labels: tuple[str, ...] = field(default=())
-    usual: int = 0  # tokens of a source, which 99 of 100 had no more of; 0 = not known
+    labels: tuple[str, ...] = ()
+    p99_source_length: int = 0  # tokens: 99 % of the training sources are no longer; 0 = unknown
+
+    def to_json(self) -> str:
+        """As the header of model.safetensors keeps it."""
+        return json.dumps({"sizes": asdict(self.sizes), "labels": self.labels, "usual": self.p99_source_length})
+
+    @classmethod
+    def from_json(cls, text: str) -> ModelMeta:
+        """Read what `to_json` wrote; the first version's files do not have every key."""
+        values = json.loads(text)
+        return cls(Sizes(**values["sizes"]), tuple(values["labels"]), values.get("usual", 0))
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Run:
             raise ConfigError(f"{path} holds another run; go on with `clearhead resume {path}` or choose another --out")
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ConfigError(f"{path} exists and is not an empty folder; choose another --out")
-        with writing(path):
+        with write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
             write_text(path / "config.yaml", configuration.dump(config))
         return cls(path)
@@ -81,29 +87,29 @@ class Run:
         """Where the command that began the run is kept."""
         return self.checkpoints / "command.txt"
 
-    def save_model(self, tensors: Mapping[str, Tensor], facts: Facts, half: bool = False) -> None:
+    def save_model(self, tensors: Mapping[str, Tensor], meta: ModelMeta, half: bool = False) -> None:
         """Write the finished weights, each tied one once, in float16 if they are to be small."""
-        tied = tied_names(_outline(self.config, facts.sizes))
+        tied = tied_names(_outline(self.config, meta.sizes))
         kept = {name: _storable(tensor, half) for name, tensor in tensors.items() if name not in tied}
-        header = {"facts": json.dumps(asdict(facts)), "format": "clearhead 1"}
+        header = {"facts": meta.to_json(), "format": "clearhead 1"}
         write_tensors(self.path / "model.safetensors", kept, header)
 
-    def load_model(self) -> tuple[dict[str, Tensor], Facts]:
+    def load_model(self) -> tuple[dict[str, Tensor], ModelMeta]:
         """The finished weights, tied ones under each of their names, and what goes with them."""
-        tensors, facts = self._stored()
-        return _with_tied(tensors, _outline(self.config, facts.sizes)), facts
+        tensors, meta = self._stored()
+        return _with_tied(tensors, _outline(self.config, meta.sizes)), meta
 
-    def load_network(self) -> tuple[nn.Module, Facts]:
+    def load_network(self) -> tuple[nn.Module, ModelMeta]:
         """The finished model, ready to be used, and what goes with it."""
-        stored, facts = self._stored()
-        network = build(self.config, facts.sizes)
+        stored, meta = self._stored()
+        network = build(self.config, meta.sizes)
         tensors = _with_tied(stored, network)
         if problem := _misfit(tensors, network.state_dict()):
             raise RunError(f"{self.path}: model.safetensors does not fit config.yaml: {problem}")
         network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-        return network.eval(), facts
+        return network.eval(), meta
 
-    def _stored(self) -> tuple[dict[str, Tensor], Facts]:
+    def _stored(self) -> tuple[dict[str, Tensor], ModelMeta]:
         """What the file has: each tied weight once."""
         path = self.path / "model.safetensors"
         if not path.is_file():
@@ -111,8 +117,7 @@ class Run:
         tensors, header = read_tensors(path)
         if header.get("format") != "clearhead 1":
             raise RunError(f"{path} was written by another version ({header.get('format', 'unknown')})")
-        said = json.loads(header["facts"])
-        return tensors, Facts(Sizes(**said["sizes"]), tuple(said["labels"]), said.get("usual", 0))
+        return tensors, ModelMeta.from_json(header["facts"])
 
     def load_tokenizer(self) -> Tokenizer | None:
         """Text <-> ids, where the run has it already."""
@@ -160,70 +165,6 @@ def _listed(names: Collection[str], most: int = 3) -> str:
 def _storable(tensor: Tensor, half: bool) -> Tensor:
     tensor = tensor.detach().cpu().contiguous()
     return tensor.half() if half and tensor.is_floating_point() else tensor
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str] | None = None) -> None:
-    """A safetensors file that is under its name only when it is whole and on the disk."""
-    with _replacing(path) as temporary:
-        # Tied weights share memory, which the format does not know: each name gets its own copy.
-        save_file({name: tensor.clone() for name, tensor in tensors.items()}, temporary, dict(header or {}))
-
-
-def write_text(path: Path, text: str) -> None:
-    """A text file that is under its name only when it is whole and on the disk."""
-    with _replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the header of a safetensors file."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
-    except (SafetensorError, OSError) as problem:
-        raise RunError(f"{path} is damaged or not a safetensors file ({problem})") from None
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside the final one, synced and renamed at the end."""
-    with writing(path):
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            temporary.touch()
-            mode = temporary.stat().st_mode
-            yield temporary
-            temporary.chmod(mode)  # safetensors writes files that only their owner can read
-            sync(temporary)
-            temporary.replace(path)
-            sync(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """A full disk or a forbidden folder, as one sentence."""
-    try:
-        yield
-    except (OSError, SafetensorError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise RunError(f"cannot write {path}: {reason}") from None
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or folder is really on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def append_line(path: Path, record: Mapping[str, Any]) -> None:
-    """One more line of JSON."""
-    with writing(path), path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def cpu_copy(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
