@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from clearhead import config
-from clearhead.config import CONFIGS, ConfigError, DataConfig, TrainConfig
+from clearhead.config import ConfigError, DataConfig, TrainConfig, describe, dump
+from clearhead.tasks import TASKS, default_config, load_config, override_config, parse_config
 
 # Words that YAML would like to read as something else.
 TRICKY = st.sampled_from(["no", "on", "null", "~", "1e3", "0x10", "2026-11-15", "a: b", "# x", "", " x ", "é\n", "[1"])
 
 
 @given(
-    task=st.sampled_from(config.TASKS),
+    task=st.sampled_from(TASKS.builtin()),
     heads=st.integers(1, 7),
     width=st.integers(1, 11),
     base=st.floats(1.5, 1e6),
@@ -28,35 +28,37 @@ def test_yaml_out_and_in_loses_nothing(
     task: str, heads: int, width: int, base: float, path: str, source: str | None, seed: int
 ) -> None:
     sizes = {"dim": width} if task == "words" else {"dim": heads * width, "heads": heads, "position_base": base}
-    written = CONFIGS[task].model_validate(
-        {"model": sizes, "data": DataConfig(path=path, source=source), "train": TrainConfig(seed=seed)}
+    written = (
+        TASKS[task]
+        .config_type()
+        .model_validate({"model": sizes, "data": DataConfig(path=path, source=source), "train": TrainConfig(seed=seed)})
     )
-    assert config.loads(config.dump(written)) == written
+    assert parse_config(dump(written)) == written
 
 
 def test_dump_writes_every_setting() -> None:
-    for task in config.TASKS:
-        chosen = config.defaults(task)
-        written = yaml.safe_load(config.dump(chosen))
-        names = {name for name, _, _ in config.describe(chosen)}
+    for task in TASKS.builtin():
+        chosen = default_config(task)
+        written = yaml.safe_load(dump(chosen))
+        names = {name for name, _, _ in describe(chosen)}
         assert names == {"task"} | {f"{s}.{k}" for s, keys in written.items() if s != "task" for k in keys}
-        assert all(meaning for _, _, meaning in config.describe(chosen))
+        assert all(meaning for _, _, meaning in describe(chosen))
 
 
-@pytest.mark.parametrize("task", config.TASKS)
-@pytest.mark.parametrize("size", config.SIZES)
+@pytest.mark.parametrize("task", TASKS.builtin())
+@pytest.mark.parametrize("size", ["tiny", "small", "base"])
 def test_every_task_has_defaults_of_every_size(task: str, size: str) -> None:
-    assert config.defaults(task, size).task == task
+    assert default_config(task, size).task == task
 
 
 def test_base_is_the_paper_s_width() -> None:
-    model = config.defaults("translate", "base").model
+    model = default_config("translate", "base").model
     assert (model.dim, model.heads, model.layers) == (512, 8, 6)
 
 
 def test_it_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        config.defaults("translate").model.dim = 3  # type: ignore[misc]
+        default_config("translate").model.dim = 3  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_it_cannot_be_changed() -> None:
     ],
 )
 def test_an_override_is_typed_by_the_schema(word: str, section: str, key: str, value: object) -> None:
-    changed = getattr(getattr(config.override(config.defaults("translate"), [word]), section), key)
+    changed = getattr(getattr(override_config(default_config("translate"), [word]), section), key)
     assert changed == value
     assert type(changed) is type(value)
 
@@ -100,7 +102,7 @@ def test_an_override_is_typed_by_the_schema(word: str, section: str, key: str, v
 )
 def test_a_wrong_override_is_one_sentence(word: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=f"^{sentence}$"):
-        config.override(config.defaults("translate"), [word])
+        override_config(default_config("translate"), [word])
 
 
 @pytest.mark.parametrize(
@@ -123,34 +125,34 @@ def test_a_wrong_override_is_one_sentence(word: str, sentence: str) -> None:
 )
 def test_a_wrong_file_is_one_sentence_with_its_line(text: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=f"^{sentence}$"):
-        config.loads(text, origin="r.yaml")
+        parse_config(text, origin="r.yaml")
 
 
 def test_a_file_says_only_what_differs(tmp_path: Path) -> None:
     recipe = tmp_path / "r.yaml"
     recipe.write_text("task: lm\nsize: tiny\nmodel:\n  layers: 3\n", encoding="utf-8")
-    expected = config.override(config.defaults("lm", "tiny"), ["model.layers=3"])
-    assert config.load(recipe) == expected
+    expected = override_config(default_config("lm", "tiny"), ["model.layers=3"])
+    assert load_config(recipe) == expected
 
 
 def test_an_empty_file_is_all_defaults() -> None:
-    assert config.loads("") == config.defaults("translate")
+    assert parse_config("") == default_config("translate")
 
 
 def test_a_missing_file_and_a_binary_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^cannot read .*none\.yaml: No such file or directory$"):
-        config.load(tmp_path / "none.yaml")
+        load_config(tmp_path / "none.yaml")
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match=r"b\.yaml is not a text file$"):
-        config.load(tmp_path / "b.yaml")
+        load_config(tmp_path / "b.yaml")
 
 
 def test_a_file_changes_its_base(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("task: lm\nsize: tiny\nmodel: {layers: 3}\ntrain: {seed: 5}\n", encoding="utf-8")
     (tmp_path / "b.yaml").write_text("base: a.yaml\nmodel: {dim: 96}\n", encoding="utf-8")
     (tmp_path / "c.yaml").write_text("base: b.yaml\ntrain: {seed: 7}\n", encoding="utf-8")
-    expected = config.override(config.defaults("lm", "tiny"), ["model.layers=3", "model.dim=96", "train.seed=7"])
-    assert config.load(tmp_path / "c.yaml") == expected
+    expected = override_config(default_config("lm", "tiny"), ["model.layers=3", "model.dim=96", "train.seed=7"])
+    assert load_config(tmp_path / "c.yaml") == expected
 
 
 @pytest.mark.parametrize(
@@ -167,4 +169,4 @@ def test_a_wrong_base_is_one_sentence(tmp_path: Path, text: str, sentence: str) 
     (tmp_path / "other.yaml").write_text("task: translate\n", encoding="utf-8")
     (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=sentence):
-        config.load(tmp_path / "a.yaml")
+        load_config(tmp_path / "a.yaml")

@@ -1,10 +1,11 @@
-"""Who may import whom, as the design says; checked on the source, so imports inside functions count too."""
+"""Imports go one way along the line of layers; checked on the source, so imports inside functions count too."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,63 +13,64 @@ import pytest
 import clearhead
 
 ROOT = Path(clearhead.__file__).parent
-EVERYTHING_BELOW_SERVE = {"run", "text", "data", "nn", "models", "decode", "engines", "train", "look", "interop"}
-ALLOWED: dict[str, set[str]] = {
-    "text": set(),
-    "nn": set(),
-    "decode": set(),
-    "data": {"text"},
-    "models": {"nn"},
-    "look": {"nn", "models", "decode"},
-    "train": {"text", "data", "models", "decode", "engines", "look", "run"},
-    "interop": {"nn", "models", "text"},
-    "engines": {"nn", "models", "decode", "interop"},
-    "bundled": set(),
-    "bench": EVERYTHING_BELOW_SERVE,
-    "serve": EVERYTHING_BELOW_SERVE,
-    "cli": EVERYTHING_BELOW_SERVE | {"serve", "bench"},
-}
-EVERYONE = {"config", "errors", "files", "registry", "__version__"}
-PUBLIC = {"load", "api", "bundled"}  # the package's own door, for those who use models rather than make them
-FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
+LINE = (
+    *("errors", "registry", "files", "config", "text", "data", "nn", "models", "decode", "engines", "look"),
+    *("run", "tasks", "train", "interop", "serve", "studio", "bench", "cli"),
+)
+DOOR = {"__init__", "__main__"}  # the package itself: `import clearhead` leads everywhere
+FILES = sorted(ROOT.rglob("*.py"))
 
 
-def imported_parts(path: Path) -> set[str]:
-    """The folders of the package that a file imports from."""
-    parts: set[str] = set()
+def layer_of(path: Path) -> str:
+    """The folder of the package that a file is in, or its own name at the root."""
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def imported_layers(path: Path) -> Iterator[str]:
+    """The layers that a file imports from, wherever the import stands."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            parts |= {name.name.split(".")[1] for name in node.names if name.name.startswith("clearhead.")}
+            yield from (name.name.split(".")[1] for name in node.names if name.name.startswith("clearhead."))
         if isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{path}: relative import"
             words = node.module.split(".")
             if words[0] == "clearhead":
-                parts |= {words[1]} if len(words) > 1 else {name.name for name in node.names}
-    return parts
+                yield from [words[1]] if len(words) > 1 else (name.name for name in node.names)
+
+
+def forbidden(path: Path, layer: str) -> list[str]:
+    """Imports of a layer that does not stand before this one."""
+    place = LINE.index(layer)
+    return [each for each in imported_layers(path) if each in LINE and LINE.index(each) > place]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_folder_imports_only_what_the_design_allows(path: Path) -> None:
-    folder = path.relative_to(ROOT).parts[0]
-    public = PUBLIC if folder in ("cli", "serve", "bench") else set()
-    assert imported_parts(path) - EVERYONE - {folder} <= ALLOWED[folder] | public
+def test_a_file_imports_only_layers_that_stand_before_its_own(path: Path) -> None:
+    layer = layer_of(path)
+    assert layer in LINE or layer in DOOR
+    if layer not in DOOR:
+        assert forbidden(path, layer) == []
 
 
-def test_the_rule_would_see_a_forbidden_import(tmp_path: Path) -> None:
-    sinner = tmp_path / "sinner.py"
-    sinner.write_text("def f():\n  from clearhead.cli import main\n  import clearhead.serve.app\n", encoding="utf-8")
-    assert imported_parts(sinner) == {"cli", "serve"}
-
-
-def test_config_and_errors_import_no_folder() -> None:
-    assert imported_parts(ROOT / "errors.py") == set()
-    assert imported_parts(ROOT / "config.py") == {"errors"}
+def test_the_rule_sees_a_forbidden_import(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        "def f():\n  from clearhead.cli import main\n  import clearhead.serve.app\n  from clearhead import load\n",
+        encoding="utf-8",
+    )
+    assert forbidden(file, "train") == ["cli", "serve"]
 
 
 @pytest.mark.parametrize(
     "module",
-    ["clearhead", "clearhead.cli.main", "clearhead.text", "clearhead.data", "clearhead.config", "clearhead.bundled"],
+    [f"clearhead{part}" for part in ("", ".cli.main", ".text", ".data", ".config", ".run", ".tasks")],
 )
 def test_it_is_imported_without_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_loading_a_model_imports_nothing_of_the_trainer() -> None:
+    code = "import sys, clearhead; clearhead.load('words'); sys.exit('clearhead.train' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from clearhead import bundled, config
+from clearhead.config import describe
 from clearhead.data.catalogue import CATALOGUE
+from clearhead.run import bundled_names, find
+from clearhead.tasks import load_config
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(FOLDER.rglob("*.yaml"))
@@ -21,18 +23,18 @@ CONTRASTS = {
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_names_data_that_anyone_can_get(path: Path) -> None:
-    for name in config.load(path).data.path.split("+"):
+    for name in load_config(path).data.path.split("+"):
         assert name in CATALOGUE
 
 
-@pytest.mark.parametrize("name", bundled.names())
+@pytest.mark.parametrize("name", bundled_names())
 def test_a_model_that_comes_with_the_package_is_made_by_its_recipe(name: str) -> None:
-    recipe, made = config.load(FOLDER / f"{name}.yaml"), config.load(bundled.find(name) / "config.yaml")
+    recipe, made = load_config(FOLDER / f"{name}.yaml"), load_config(find(name) / "config.yaml")
     assert made == recipe
 
 
 def different(one: Path, other: Path) -> set[str]:
-    first, second = ({name: value for name, value, _ in config.describe(config.load(path))} for path in (one, other))
+    first, second = ({name: value for name, value, _ in describe(load_config(path))} for path in (one, other))
     return {name for name in first if first[name] != second[name]}
 
 

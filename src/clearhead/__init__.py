@@ -1,19 +1,82 @@
-"""Clearhead: train, run, serve and look inside every transformer of the lectures."""
+"""Clearhead: train, run, serve and look inside every transformer of the lectures.
+
+    m = clearhead.load("en-es")                    # a run directory, or the name of a bundled model
+    m.translate("we are eating bread")             # str; a list gives a list
+    m.look("we are eating bread").heads(layer=2, head=1).save("head.svg")
+
+`load` returns the predictor of the model's task; `Translator.load("en-es")` also says so to a type checker.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from clearhead.api import Model
+    from clearhead.tasks.base.labels import Classification
+    from clearhead.tasks.base.predictor import Predictor
+    from clearhead.tasks.caption import Captioner
+    from clearhead.tasks.classify import Classifier
+    from clearhead.tasks.lm import LanguageModel
+    from clearhead.tasks.masked_lm import MaskedLanguageModel
+    from clearhead.tasks.tag import Tagger
+    from clearhead.tasks.translate import Candidate, Translator
+    from clearhead.tasks.vision import ImageClassifier
+    from clearhead.tasks.words import WordVectors
+
+    class Model(  # type: ignore[misc]  # a model has the verb of one task: which, only its files know
+        Translator, LanguageModel, MaskedLanguageModel, ImageClassifier, Classifier, Tagger, Captioner, WordVectors
+    ):
+        """What `load` returns, as far as a type checker can know: a predictor with the verb of its task."""
+
 
 __version__ = "0.1.0"
 
+_MODULES = {  # imported on first use, since they need torch
+    "Candidate": "translate",
+    "Captioner": "caption",
+    "Classification": "base.labels",
+    "Classifier": "classify",
+    "ImageClassifier": "vision",
+    "LanguageModel": "lm",
+    "MaskedLanguageModel": "masked_lm",
+    "Predictor": "base.predictor",
+    "Tagger": "tag",
+    "Translator": "translate",
+    "WordVectors": "words",
+}
+__all__ = [
+    "Candidate",
+    "Captioner",
+    "Classification",
+    "Classifier",
+    "ImageClassifier",
+    "LanguageModel",
+    "MaskedLanguageModel",
+    "Predictor",
+    "Tagger",
+    "Translator",
+    "WordVectors",
+    "__version__",
+    "load",
+]
+
 
 def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Model:
-    """A trained model, from its run directory or by its name."""
-    from clearhead.api import load as load_run
+    """Load a trained model, from its run directory or by its name.
 
-    return load_run(path, engine, int8)
+    `engine` computes the steps of generation: auto, torch, compiled or ct2; with `int8` its weights are rounded to
+    bytes, for less memory and time and a little less quality.
+    """
+    from clearhead.tasks.base import predictor
+
+    return predictor.load(path, engine, int8)  # type: ignore[return-value]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    from importlib import import_module
+
+    return getattr(import_module(f"clearhead.tasks.{_MODULES[name]}"), name)

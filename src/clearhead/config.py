@@ -1,28 +1,26 @@
-"""Typed, frozen configuration: defaults for each task, YAML in and out, `section.key=value` overrides.
+"""The base of typed, frozen configuration: sections, YAML in and out, `section.key=value` overrides.
 
-    config = defaults("translate", size="small")
     config = override(config, ["model.dim=256", "train.seed=7"])
-    config = load(Path("recipe.yaml"))
     text = dump(config)
 
-Every value has a default and every key is known: an unknown one is an error that names the nearest right one.
+Every value has a default and every key is known: an unknown one is an error that suggests the nearest. The `model`
+section belongs to a task; `clearhead.tasks` makes the configuration of a task from its defaults or from a YAML file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Generic, Literal, Self, TypeVar, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from clearhead.errors import ConfigError, nearest
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C takes a tenth of the time
 
-Task = Literal["translate", "lm", "classify", "tag", "vision", "caption", "words"]
-Size = Literal["tiny", "small", "base"]
 TokenizerKind = Literal["char", "word", "bpe", "bytes", "wordpiece", "unigram"]
 DataKind = Literal["pairs", "text", "labelled", "tagged", "images", "captions"]
 ScoreName = Literal["dot", "scaled_dot", "additive", "bilinear", "cosine"]
@@ -35,12 +33,9 @@ CellName = Literal["rnn", "gru", "lstm"]
 ContextName = Literal["last", "sum", "attention"]
 ScheduleName = Literal["inverse_sqrt", "cosine", "linear", "stable"]
 
-TASKS: tuple[Task, ...] = get_args(Task)
-SIZES: tuple[Size, ...] = get_args(Size)
-
 
 class Section(BaseModel):
-    """One part of the configuration: it cannot be changed, and refuses what it does not know."""
+    """One part of the configuration: immutable, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), defer_build=True)
 
@@ -107,58 +102,36 @@ class ModelConfig(Section):
         return self
 
 
-class TranslateModel(ModelConfig):
-    """A model that reads one sentence and writes another."""
+class RecurrentConfig(ModelConfig):
+    """A model that may have a recurrent network in place of attention."""
 
-    architecture: Literal["transformer", "rnn"] = Field("transformer", description="attention, or what came before")
-    cell: CellName = Field("gru", description="kind of recurrent cell (rnn)")
+    cell: CellName = Field("lstm", description="kind of recurrent cell (rnn)")
+
+
+class PatchConfig(ModelConfig):
+    """A model that reads images."""
+
+    patch: int = Field(4, ge=1, description="side of a square patch, in pixels")
+
+
+class PooledConfig(ModelConfig):
+    """A model with one output for a sequence."""
+
+    pool: PoolName = Field("mean", description="which vector speaks for the sequence")
+
+
+class PooledPatchConfig(PatchConfig, PooledConfig):
+    """A model that reads images and has one output for each."""
+
+
+class AlignedConfig(RecurrentConfig):
+    """A model that may have a recurrent decoder over a recurrent encoder."""
+
     context: ContextName = Field("attention", description="what the decoder sees of the source (rnn)")
 
 
-class TextModel(ModelConfig):
-    """A language model."""
-
-    architecture: Literal["transformer", "rnn"] = Field("transformer", description="attention, or what came before")
-    cell: CellName = Field("lstm", description="kind of recurrent cell (rnn)")
-    objective: Literal["next", "masked"] = Field("next", description="predict the next token, or masked ones")
-    length: int = Field(256, ge=1, description="tokens of running text in one window")
-
-
-class ClassifyModel(ModelConfig):
-    """A classifier of texts."""
-
-    pool: PoolName = Field("mean", description="which vector speaks for the text")
-
-
-class TagModel(ModelConfig):
-    """A tagger has nothing that the others have not."""
-
-
-class VisionModel(ModelConfig):
-    """A classifier of images."""
-
-    patch: int = Field(4, ge=1, description="side of a square patch, in pixels")
-    pool: PoolName = Field("class", description="which vector speaks for the image")
-
-
-class CaptionModel(ModelConfig):
-    """A model that describes an image."""
-
-    architecture: Literal["cross", "sequence", "rnn"] = Field(
-        "cross", description="a decoder that looks at patches, patches and text as one sequence, or image + rnn"
-    )
-    patch: int = Field(8, ge=1, description="side of a square patch, in pixels")
-    cell: CellName = Field("lstm", description="kind of recurrent cell (rnn)")
-
-
-class WordsModel(Section):
-    """Word vectors: skip-gram."""
-
-    dim: int = Field(100, ge=1, description="numbers in a word vector")
-    window: int = Field(5, ge=1, description="words on each side that count as context")
-    negatives: int = Field(5, ge=0, description="noise words for each real one; 0 = full softmax")
-    subsample: float = Field(1e-3, ge=0, description="frequent words above this share are thinned out; 0 = never")
-    min_count: int = Field(5, ge=1, description="rarer words are left out")
+class RecurrentPatchConfig(RecurrentConfig, PatchConfig):
+    """A model that reads images and may have a recurrent network."""
 
 
 class TrainConfig(Section):
@@ -202,102 +175,49 @@ class TrainConfig(Section):
         return self
 
 
-class Config(Section):
-    """Everything a run is made from; each task has its own kind of model."""
+ModelT = TypeVar("ModelT", bound=Section)
 
-    task: Task
-    model: Any
+
+class Config(Section, Generic[ModelT]):
+    """Everything a run is made from; each task has its own `model` section."""
+
+    task: str = Field(description="the task, a name of `clearhead.tasks`")
+    model: ModelT
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     data: DataConfig = Field(default_factory=DataConfig)
     train: TrainConfig = Field(default_factory=TrainConfig)
 
 
-MODELS: dict[Task, type[ModelConfig | WordsModel]] = {
-    "translate": TranslateModel,
-    "lm": TextModel,
-    "classify": ClassifyModel,
-    "tag": TagModel,
-    "vision": VisionModel,
-    "caption": CaptionModel,
-    "words": WordsModel,
-}
+AnyConfig = Config[Any]  # where the task does not matter
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
 
-def _config_of(task: Task, model: type[ModelConfig | WordsModel]) -> type[Config]:
-    """The configuration whose model is that of one task."""
-    fields: Any = {
-        "task": (Literal[task], Field(task, description="which system")),
-        "model": (model, Field(default_factory=model)),
-    }
-    return create_model(f"{task.title()}Config", __base__=Config, **fields)
+@dataclass(frozen=True)
+class Document:
+    """A YAML file before anybody knows what it configures."""
+
+    values: dict[str, Any]
+    lines: dict[str, int]  # dotted name -> line
+    origin: str  # what errors call it
+
+    def over(self, base: ConfigT) -> ConfigT:
+        """The base configuration with these values in place of its own."""
+        return _validated(type(base), _merged(base.model_dump(), self.values), self.lines, self.origin)
 
 
-CONFIGS: dict[Task, type[Config]] = {task: _config_of(task, model) for task, model in MODELS.items()}
-
-_SIZES: dict[Size, dict[str, int]] = {
-    "tiny": {"dim": 64, "heads": 2, "layers": 2},
-    "small": {"dim": 128, "heads": 4, "layers": 4},
-    "base": {"dim": 512, "heads": 8, "layers": 6},
-}
-_WORD_SIZES: dict[Size, dict[str, int]] = {"tiny": {"dim": 50}, "small": {"dim": 100}, "base": {"dim": 300}}
-
-# What a task changes of the defaults above.
-_TASKS: dict[Task, dict[str, dict[str, Any]]] = {
-    "translate": {"train": {"label_smoothing": 0.1}},
-    "lm": {"model": {"positions": "rotary", "feed_forward": "gelu"}, "tokenizer": {"kind": "bytes"}},
-    "classify": {"model": {"positions": "learned", "feed_forward": "gelu"}},
-    "tag": {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}},
-    "vision": {"model": {"positions": "learned", "feed_forward": "gelu"}},
-    "caption": {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}},
-    "words": {
-        "tokenizer": {"kind": "word", "lowercase": True},
-        "train": {"learning_rate": 0.025, "schedule": "linear"},
-    },
-}
-
-
-def defaults(task: str, size: str = "small") -> Config:
-    """The configuration of a task before the user says anything."""
-    if task not in TASKS:
-        raise ConfigError(f"unknown task {task}; {nearest(task, TASKS)}")
-    if size not in SIZES:
-        raise ConfigError(f"unknown size {size}; {nearest(size, SIZES)}")
-    sections = {name: dict(values) for name, values in _TASKS[task].items()}
-    sizes = _WORD_SIZES[size] if task == "words" else _SIZES[size]
-    sections["model"] = {**sizes, **sections.get("model", {})}
-    return CONFIGS[task].model_validate({"task": task, **sections})
-
-
-def override(config: Config, assignments: Sequence[str]) -> Config:
-    """Apply `section.key=value` words; each value is read as the type the key has."""
-    values = config.model_dump()
-    for assignment in assignments:
-        name, equals, text = assignment.partition("=")
-        if not equals:
-            raise ConfigError(f"{assignment!r} is not of the form section.key=value")
-        _assign(config, values, name.strip(), text.strip())
-    return _validated(type(config), values, where={}, origin="")
-
-
-def load(path: str | Path, above: tuple[Path, ...] = ()) -> Config:
-    """Read a YAML file; what it leaves out is as in the file that is its `base`, or the default of its task and `size`.
-
-    `above` are the files that led here.
-    """
-    path = Path(path)
-    if path.resolve() in above:
-        raise ConfigError(f"{path}: its base leads back to itself")
+def read_document(path: Path) -> Document:
+    """Read a YAML file."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as problem:
         raise ConfigError(f"cannot read {path}: {problem.strerror or problem}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file") from None
-    return loads(text, str(path), lambda name: load(path.parent / name, (*above, path.resolve())))
+    return parse_document(text, str(path))
 
 
-def loads(text: str, origin: str = "configuration", load_base: Callable[[str], Config] | None = None) -> Config:
-    """Read YAML text; `origin` is what errors call it, `load_base` finds the configuration that it changes."""
+def parse_document(text: str, origin: str = "configuration") -> Document:
+    """Read YAML text; `origin` is what errors call it."""
     try:
         tree = yaml.compose(text, Loader=LOADER)
         values = yaml.load(text, Loader=LOADER) or {}
@@ -307,31 +227,27 @@ def loads(text: str, origin: str = "configuration", load_base: Callable[[str], C
         raise ConfigError(f"{origin}{line}: not valid YAML ({getattr(problem, 'problem', None) or problem})") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{origin}: expected `section:` headings with `key: value` lines below them")
-    where = dict(_lines(tree, origin)) if tree else {}
-    try:
-        base = _base(values, load_base)
-    except ConfigError as problem:
-        raise ConfigError(f"{origin}: {problem}") from None
-    return _validated(type(base), _merged(base.model_dump(), values), where, origin)
+    return Document(values, dict(_lines(tree, origin)) if tree else {}, origin)
 
 
-def _base(values: dict[str, Any], load_base: Callable[[str], Config] | None) -> Config:
-    """What the values change; takes the keys `base` and `size` out of them."""
-    name, size = values.pop("base", None), values.pop("size", None)
-    if name is None:
-        return defaults(values.get("task", "translate"), size or "small")
-    if load_base is None or size is not None:
-        raise ConfigError("base stands in a file, and instead of size")
-    return load_base(str(name))
+def override(config: ConfigT, assignments: Sequence[str]) -> ConfigT:
+    """Apply `section.key=value` assignments; each value is read as the type of its key."""
+    values = config.model_dump()
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise ConfigError(f"{assignment!r} is not of the form section.key=value")
+        _assign(config, values, name.strip(), text.strip())
+    return _validated(type(config), values, {}, "")
 
 
-def dump(config: Config) -> str:
-    """The whole configuration as YAML, every default written out; `loads` gives it back unchanged."""
+def dump(config: BaseModel) -> str:
+    """The whole configuration as YAML, with every default."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def describe(config: Config) -> Iterator[tuple[str, Any, str]]:
-    """(dotted name, value, what it means) for every setting."""
+def describe(config: BaseModel) -> Iterator[tuple[str, Any, str]]:
+    """(dotted name, value, description) of every setting."""
     for name, field in type(config).model_fields.items():
         value = getattr(config, name)
         if isinstance(value, Section):
@@ -341,21 +257,22 @@ def describe(config: Config) -> Iterator[tuple[str, Any, str]]:
             yield name, value, field.description or ""
 
 
-def _assign(config: Config, values: dict[str, Any], name: str, text: str) -> None:
-    """Set one dotted name, or say which name was meant."""
+def _assign(config: BaseModel, values: dict[str, Any], name: str, text: str) -> None:
+    """Set one dotted name; an unknown one is an error that suggests the nearest."""
     known = {dotted for dotted, _, _ in describe(config)}
     if name not in known:
         raise ConfigError(f"unknown setting {name}; {nearest(name, known)}")
     *sections, key = name.split(".")
     for section in sections:
         values = values[section]
-    several = isinstance(values[key], tuple)  # written as 0.9,0.98
-    nothing = text.lower() in ("none", "null") and _may_be_none(type(config), name)
-    values[key] = None if nothing else text.split(",") if several else text
+    if text.lower() in ("none", "null") and _may_be_none(type(config), name):
+        values[key] = None
+    else:
+        values[key] = text.split(",") if isinstance(values[key], tuple) else text  # a tuple is written 0.9,0.98
 
 
 def _may_be_none(kind: type[BaseModel], name: str) -> bool:
-    """Whether a setting has a value that is none; where it has not, `none` is a word like any other."""
+    """Whether a setting is optional; where it is not, `none` is a value like any other (`model.positions=none`)."""
     first, _, rest = name.partition(".")
     annotation = kind.model_fields[first].annotation
     return _may_be_none(annotation, rest) if rest else type(None) in get_args(annotation)  # type: ignore[arg-type]
@@ -369,18 +286,18 @@ def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def _validated(kind: type[Config], values: dict[str, Any], where: Mapping[str, int], origin: str) -> Config:
+def _validated(kind: type[ConfigT], values: dict[str, Any], lines: Mapping[str, int], origin: str) -> ConfigT:
     try:
         return kind.model_validate(values)
     except ValidationError as problem:
         first = problem.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
-        line = where.get(name)
+        line = lines.get(name)
         place = f"{origin}, line {line}: " if line else f"{origin}: " if origin else ""
         raise ConfigError(place + _sentence(kind, name, first)) from None
 
 
-def _sentence(kind: type[Config], name: str, error: Any) -> str:
+def _sentence(kind: type[BaseModel], name: str, error: Any) -> str:
     if error["type"] == "extra_forbidden":
         known = [dotted for dotted, _, _ in describe(kind.model_validate({}))] + list(kind.model_fields)
         return f"unknown setting {name}; {nearest(name, known)}"

@@ -5,6 +5,7 @@
     ├── DataError       a file or a row that cannot be read; knows its path and line
     ├── DownloadError   a dataset that cannot be fetched or is not what it should be
     ├── RunError        a run directory, model or checkpoint that cannot be used or written
+    │   └── WrongTaskError  a model asked for what another task does
     ├── EngineError     an engine that this machine lacks, or that cannot run a model as it is asked to
     ├── TextError       a tokenizer that cannot be trained, read or applied
     ├── ProbeError      a part of a model that cannot be looked at: no such layer, head, token or probe
@@ -50,6 +51,10 @@ class DownloadError(ClearheadError):
 
 class RunError(ClearheadError):
     """A run directory, model or checkpoint that cannot be used or written."""
+
+
+class WrongTaskError(RunError, AttributeError):
+    """A model was asked for what a model of another task does; an AttributeError too, so that hasattr is False."""
 
 
 class EngineError(ClearheadError):

@@ -1,31 +1,55 @@
 """The run directory is the model: everything that a run leaves behind, and all that is needed to use it.
 
-config.yaml         what it was made from, every default written out
+config.yaml         what it was made from, with every default
 tokenizer.json      text <-> ids (where there is text)
-model.safetensors   the weights; its header holds sizes and labels
+model.safetensors   the weights; its metadata holds sizes and labels
 metrics.jsonl       one line for each measurement
-attention/          where one validation example looked, at each evaluation
+attention/          the attention of one validation example, at each evaluation
 times.jsonl         the seconds of training up to each step
-card.md             data, sizes, scores, versions and the command
+card.md             data, sizes, scores, versions and the command; facts as YAML front matter
 checkpoints/        where an interrupted run goes on
+
+Some run directories come with the package, under a name. Nothing here imports torch before weights are read.
+
+    Run.open(find("en-es"))        by name or path
+    describe(path)                 what a run directory says of itself
 """
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+import yaml
 
 from clearhead import config as configuration
-from clearhead.config import Config
+from clearhead.config import AnyConfig
 from clearhead.errors import ConfigError, RunError
-from clearhead.files import read_tensors, write_errors, write_tensors, write_text
-from clearhead.models.build import Sizes, build
+from clearhead.files import cache_folder, read_lines, read_tensors, write_errors, write_tensors, write_text
 from clearhead.text import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BUNDLED = Path(__file__).parent / "bundled"  # the run directories that come with the package
+FORMAT = "clearhead 1"
+NOT_SCORES = ("step", "part", "loss", "sample")  # keys of an evaluation in metrics.jsonl
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that the data decides; a task uses those that it needs."""
+
+    vocabulary: int = 0
+    classes: int = 0
+    channels: int = 0
+    height: int = 0
+    width: int = 0
+    pad: int = 0  # the id of the padding token
 
 
 @dataclass(frozen=True)
@@ -37,7 +61,7 @@ class ModelMeta:
     p99_source_length: int = 0  # tokens: 99 % of the training sources are no longer; 0 = unknown
 
     def to_json(self) -> str:
-        """As the header of model.safetensors keeps it."""
+        """As the metadata of model.safetensors holds it."""
         return json.dumps({"sizes": asdict(self.sizes), "labels": self.labels, "usual": self.p99_source_length})
 
     @classmethod
@@ -54,7 +78,7 @@ class Run:
     path: Path
 
     @classmethod
-    def create(cls, path: Path, config: Config) -> Run:
+    def create(cls, path: Path, config: AnyConfig) -> Run:
         """A new directory; one that holds another run is refused."""
         if (path / "config.yaml").exists():
             raise ConfigError(f"{path} holds another run; go on with `clearhead resume {path}` or choose another --out")
@@ -73,101 +97,130 @@ class Run:
         return cls(path)
 
     @property
-    def config(self) -> Config:
-        """What the run is made from."""
-        return configuration.load(self.path / "config.yaml")
+    def name(self) -> str:
+        return self.path.resolve().name
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are kept."""
         return self.path / "checkpoints"
 
     @property
     def command(self) -> Path:
-        """Where the command that began the run is kept."""
+        """The file with the command that began the run."""
         return self.checkpoints / "command.txt"
 
-    def save_model(self, tensors: Mapping[str, Tensor], meta: ModelMeta, half: bool = False) -> None:
-        """Write the finished weights, each tied one once, in float16 if they are to be small."""
-        tied = tied_names(_outline(self.config, meta.sizes))
-        kept = {name: _storable(tensor, half) for name, tensor in tensors.items() if name not in tied}
-        header = {"facts": meta.to_json(), "format": "clearhead 1"}
-        write_tensors(self.path / "model.safetensors", kept, header)
+    @property
+    def converted(self) -> Path:
+        """Where copies for other engines are kept: in the run, or in the cache for one that comes with the package."""
+        return cache_folder("ct2") / self.path.name if self.path.parent == BUNDLED else self.path / "ct2"
 
-    def load_model(self) -> tuple[dict[str, Tensor], ModelMeta]:
-        """The finished weights, tied ones under each of their names, and what goes with them."""
-        tensors, meta = self._stored()
-        return _with_tied(tensors, _outline(self.config, meta.sizes)), meta
+    def save_weights(self, tensors: Mapping[str, Tensor], meta: ModelMeta, half: bool = False) -> None:
+        """Write the finished weights, in float16 with `half`."""
+        stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        if half:
+            stored = {name: each.half() if each.is_floating_point() else each for name, each in stored.items()}
+        write_tensors(self.path / "model.safetensors", stored, {"facts": meta.to_json(), "format": FORMAT})
 
-    def load_network(self) -> tuple[nn.Module, ModelMeta]:
-        """The finished model, ready to be used, and what goes with it."""
-        stored, meta = self._stored()
-        network = build(self.config, meta.sizes)
-        tensors = _with_tied(stored, network)
-        if problem := _misfit(tensors, network.state_dict()):
-            raise RunError(f"{self.path}: model.safetensors does not fit config.yaml: {problem}")
-        network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-        return network.eval(), meta
-
-    def _stored(self) -> tuple[dict[str, Tensor], ModelMeta]:
-        """What the file has: each tied weight once."""
+    def load_weights(self) -> tuple[dict[str, Tensor], ModelMeta]:
+        """The finished weights as they are stored: a weight that two parts share is there once."""
         path = self.path / "model.safetensors"
         if not path.is_file():
             raise RunError(f"{self.path} has no model yet; finish it with `clearhead resume {self.path}`")
-        tensors, header = read_tensors(path)
-        if header.get("format") != "clearhead 1":
-            raise RunError(f"{path} was written by another version ({header.get('format', 'unknown')})")
-        return tensors, ModelMeta.from_json(header["facts"])
+        tensors, metadata = read_tensors(path)
+        if metadata.get("format") != FORMAT:
+            raise RunError(f"{path} was written by another version ({metadata.get('format', 'unknown')})")
+        return tensors, ModelMeta.from_json(metadata["facts"])
 
     def load_tokenizer(self) -> Tokenizer | None:
-        """Text <-> ids, where the run has it already."""
+        """The run's tokenizer; None for a model that reads no text, or before there is one."""
         path = self.path / "tokenizer.json"
         return Tokenizer.load(path) if path.exists() else None
 
 
-def tied_names(network: nn.Module) -> dict[str, str]:
-    """The first name of each weight that has several, by its other names."""
-    first: dict[int, str] = {}
-    names = ((name, first.setdefault(id(each), name)) for name, each in network.state_dict(keep_vars=True).items())
-    return {name: known for name, known in names if name != known}
+# --- run directories that come with the package ---
 
 
-def _with_tied(tensors: Mapping[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
-    """A tied weight under each of the names that it has in a network."""
-    return {name: tensors[first] for name, first in tied_names(network).items() if first in tensors} | dict(tensors)
+def bundled_names() -> list[str]:
+    """The names of the models that come with the package."""
+    return sorted(path.parent.name for path in BUNDLED.glob("*/config.yaml"))
 
 
-def _outline(config: Config, sizes: Sizes) -> nn.Module:
-    """A model of the same parts that holds no numbers, and draws none."""
-    with torch.device("meta"):
-        return build(config, sizes)
+def find(model: str | Path) -> Path:
+    """The run directory of a path or a name; an existing directory comes before a name."""
+    path = Path(model)
+    if path.is_dir():
+        return path
+    if str(path) in bundled_names():
+        return BUNDLED / path
+    if path.exists():
+        raise RunError(f"{model} is not a run directory: it is a file")
+    known = [*bundled_names(), *(str(each.parent) for each in path.parent.glob("*/config.yaml"))]
+    close = difflib.get_close_matches(str(path), known, n=1)
+    suggestion = f" did you mean {close[0]}?;" if close else ""
+    raise RunError(
+        f"no such run directory or model: {model};{suggestion} "
+        "`clearhead models` lists those that come with the package"
+    )
 
 
-def _misfit(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
-    """What is wrong with weights that a model is to take; nothing if they are those that it wants."""
-    if missing := wanted.keys() - weights.keys():
-        return f"it lacks {_listed(missing)}"
-    if unknown := weights.keys() - wanted.keys():
-        return f"the model has no {_listed(unknown)}"
-    for name, weight in weights.items():
-        have, want = tuple(weight.shape), tuple(wanted[name].shape)
-        if have != want:
-            return f"{name} has the shape {have} where {want} is expected"
-    return ""
+# --- what a run directory says of itself ---
 
 
-def _listed(names: Collection[str], most: int = 3) -> str:
-    """The first of some names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(sorted(names)[:most]) + more
+@dataclass(frozen=True)
+class Description:
+    """What the files of a run directory say of it."""
+
+    name: str
+    task: str
+    title: str  # the first line of the card's text
+    parameters: int | None
+    size: int  # bytes of all files
+    licence: str  # and whom to credit
+    loss: float | None  # on the validation part, of the last evaluation; so are the scores
+    scores: dict[str, float]
+    sample: str  # of the output at that evaluation
+    examples: tuple[str, ...] = ()  # inputs to try it with
 
 
-def _storable(tensor: Tensor, half: bool) -> Tensor:
-    tensor = tensor.detach().cpu().contiguous()
-    return tensor.half() if half and tensor.is_floating_point() else tensor
+def describe(path: Path) -> Description:
+    """What the files of a run directory say of it."""
+    facts, text = split_card(read_card(path))
+    evaluations = [line for line in read_lines(path / "metrics.jsonl") if line.get("part") == "validation"]
+    measured: dict[str, Any] = evaluations[-1] if evaluations else {}
+    lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    return Description(
+        name=path.name,
+        task=str(configuration.read_document(path / "config.yaml").values.get("task", "")),
+        title=next(lines, ""),
+        parameters=facts.get("parameters"),
+        size=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+        licence=str(facts.get("licence", "")),
+        loss=measured.get("loss"),
+        scores={name: value for name, value in measured.items() if name not in NOT_SCORES},
+        sample=measured.get("sample", ""),
+        examples=tuple(facts.get("examples") or ()),
+    )
 
 
-def cpu_copy(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors that training will not change any more."""
-    with torch.no_grad():
-        return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+def read_card(path: Path) -> str:
+    """The text of card.md."""
+    try:
+        return (path / "card.md").read_text(encoding="utf-8")
+    except OSError:
+        raise RunError(f"{path} has no card.md: a training writes it when it is finished") from None
+
+
+def split_card(card: str) -> tuple[dict[str, Any], str]:
+    """The facts of a card's YAML front matter, and the text below it."""
+    if card.startswith("---\n") and (end := card.find("\n---\n")) > 0:
+        facts = yaml.safe_load(card[4:end])
+        return facts if isinstance(facts, dict) else {}, card[end + 5 :]
+    return _facts_of_table(card), card
+
+
+def _facts_of_table(card: str) -> dict[str, Any]:
+    """The first version's cards have no front matter: their first table has the facts."""
+    rows = [line.strip("|").split("|") for line in card.splitlines() if line.startswith("|")]
+    facts: dict[str, Any] = {row[0].strip(): row[1].strip() for row in reversed(rows) if len(row) > 1}
+    parameters = str(facts.get("parameters", "")).replace(",", "")
+    return {**facts, "parameters": int(parameters) if parameters.isdigit() else None}

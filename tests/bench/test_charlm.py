@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from clearhead.bench import charlm
 from clearhead.bench.charlm import SETTINGS, Trained, figures, numbered, peer_rate, random_windows, write_parts
 from clearhead.bench.peers import Gpt, Peer
-from clearhead.config import defaults, override
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import default_config, override_config
+from clearhead.tasks.base.network import build_network
 from clearhead.text import SPECIALS
 
 SMALL = Gpt(layers=1, dim=6, heads=2, block=7, batch=3, vocabulary=5)
@@ -20,7 +21,7 @@ TEXT = "abcde\r\n" * 100
 
 
 def test_our_model_is_no_larger_than_the_peers() -> None:
-    model = build(override(defaults("lm"), SETTINGS), Sizes(vocabulary=65 + len(SPECIALS)))
+    model = build_network(override_config(default_config("lm"), SETTINGS), Sizes(vocabulary=65 + len(SPECIALS)))
     assert charlm.parameters(model) <= charlm.PARAMETERS * 1e6
 
 

@@ -30,7 +30,7 @@ class Service(BaseHTTPRequestHandler):
     """Knows two words, and fails at the third."""
 
     protocol_version = "HTTP/1.1"
-    says = {"one": (200, "uno"), "two": (200, "tres"), "three": (503, "")}  # noqa: RUF012
+    says = {"one": (200, "uno"), "two": (200, "tres"), "three": (503, "")}
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import clearhead
-from clearhead import bundled
-from clearhead import config as configuration
+from clearhead import run as runs
+from clearhead.config import dump
 from clearhead.errors import RunError
+from clearhead.tasks import default_config
 
 CARD = """# en-es
 
@@ -36,7 +37,7 @@ METRICS = [
 
 def write_run(path: Path, task: str = "translate", card: str = CARD) -> Path:
     path.mkdir(parents=True)
-    (path / "config.yaml").write_text(configuration.dump(configuration.defaults(task)), encoding="utf-8")
+    (path / "config.yaml").write_text(dump(default_config(task)), encoding="utf-8")
     (path / "card.md").write_text(card, encoding="utf-8")
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in METRICS), encoding="utf-8")
     return path
@@ -45,7 +46,7 @@ def write_run(path: Path, task: str = "translate", card: str = CARD) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package that comes with two models, and an empty place to work in."""
-    monkeypatch.setattr(bundled, "FOLDER", tmp_path / "package")
+    monkeypatch.setattr(runs, "BUNDLED", tmp_path / "package")
     write_run(tmp_path / "package" / "en-es")
     write_run(tmp_path / "package" / "digits", "vision", "# digits\n")
     (tmp_path / "package" / "__pycache__").mkdir()
@@ -55,9 +56,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_model_says_itself_what_it_is(folder: Path) -> None:
-    digits, translator = bundled.bundled()
+    digits, translator = [runs.describe(runs.BUNDLED / name) for name in runs.bundled_names()]
     size = sum(path.stat().st_size for path in (folder / "en-es").iterdir())
-    assert translator == bundled.Description(
+    assert translator == runs.Description(
         "en-es",
         "translate",
         "English to Spanish, short sentences.",
@@ -79,17 +80,17 @@ def test_a_model_says_itself_what_it_is(folder: Path) -> None:
 
 def test_a_run_without_measurements_has_no_scores(folder: Path) -> None:
     (folder / "digits" / "metrics.jsonl").unlink()
-    found = bundled.describe(folder / "digits")
+    found = runs.describe(folder / "digits")
     assert (found.loss, found.scores) == (None, {})
 
 
 def test_a_name_is_found_and_a_directory_comes_before_it(folder: Path) -> None:
-    assert bundled.find("en-es") == folder / "en-es"
+    assert runs.find("en-es") == folder / "en-es"
     Path("digits").touch()
-    assert bundled.find("digits") == folder / "digits"
+    assert runs.find("digits") == folder / "digits"
     Path("en-es").mkdir()
-    assert bundled.find("en-es") == Path("en-es")
-    assert bundled.find(folder) == folder
+    assert runs.find("en-es") == Path("en-es")
+    assert runs.find(folder) == folder
 
 
 @pytest.mark.parametrize(
@@ -113,13 +114,13 @@ def test_what_is_not_there_is_said_in_one_sentence(asked: str, sentence: str) ->
 def test_a_missing_card_is_named(folder: Path) -> None:
     (folder / "digits" / "card.md").unlink()
     with pytest.raises(RunError, match=r"digits has no card\.md: a training writes it when it is finished"):
-        bundled.bundled()
+        [runs.describe(runs.BUNDLED / name) for name in runs.bundled_names()]
 
 
-@pytest.mark.parametrize("name", bundled.names())
+@pytest.mark.parametrize("name", runs.bundled_names())
 def test_what_comes_with_the_package_is_whole_and_small(name: str) -> None:
-    path = bundled.find(name)
-    found = bundled.describe(path)
+    path = runs.find(name)
+    found = runs.describe(path)
     assert found.title
     assert found.licence
     assert found.parameters

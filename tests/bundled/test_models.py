@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import clearhead
-from clearhead import bundled
 from clearhead.data import read
 from clearhead.look.cells import rank_units, windows
 from clearhead.look.induction import induction
+from clearhead.run import BUNDLED, bundled_names, describe
 
 REAL = Path(os.environ.get("CLEARHEAD_DATA", "no such folder"))
 
@@ -25,7 +25,7 @@ def test_a_translation(english: str, spanish: str) -> None:
 
 
 def test_they_are_small() -> None:
-    sizes = {model.name: model.size for model in bundled.bundled()}
+    sizes = {model.name: model.size for model in map(describe, (BUNDLED / name for name in bundled_names()))}
     assert max(sizes.values()) <= 8e6
     assert sum(sizes.values()) <= 25e6
 

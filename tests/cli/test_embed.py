@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import clearhead
-from clearhead import config as configuration
 from clearhead.cli.main import _run
 from clearhead.errors import RunError
-from clearhead.models.build import Sizes, build
-from clearhead.run import ModelMeta, Run
+from clearhead.run import ModelMeta, Run, Sizes
+from clearhead.tasks import default_config, override_config, run_config
+from clearhead.tasks.base.network import build_network, save_weights
 
 from .conftest import Say
 
@@ -40,7 +40,7 @@ def test_a_translator_takes_what_it_looks_at() -> None:
 @torch.no_grad()
 def test_a_vision_model_takes_its_patches() -> None:
     model = clearhead.load("digits")
-    expected = model.network.encoder(model.classified(DIGIT))[0].mean(0)
+    expected = model.network.encoder(*model.prepare(DIGIT).inputs)[0].mean(0)
     np.testing.assert_allclose(model.embed(DIGIT), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -54,11 +54,16 @@ def test_a_long_text_is_the_mean_of_its_parts(letters: str) -> None:
 
 def test_a_classifier_has_room_for_its_class_token(tmp_path: Path) -> None:
     settings = ["model.dim=12", "model.heads=3", "model.layers=1", "model.max_length=7", "data.max_length=7"]
-    run = Run.create(tmp_path / "run", configuration.override(configuration.defaults("classify"), settings))
+    run = Run.create(tmp_path / "run", override_config(default_config("classify"), settings))
     vocabulary = clearhead.load("invented").tokenizer
     vocabulary.save(tmp_path / "run" / "tokenizer.json")
     sizes = Sizes(vocabulary=len(vocabulary), classes=2)
-    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes, labels=("good", "bad")))
+    save_weights(
+        run,
+        run_config(run),
+        build_network(run_config(run), sizes).state_dict(),
+        ModelMeta(sizes, labels=("good", "bad")),
+    )
     assert clearhead.load(tmp_path / "run").embed("twenty letters or so").shape == (12,)
 
 
@@ -104,11 +109,11 @@ def test_lines_of_numbers_and_json(say: Say, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_captioner_has_no_vectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ["model.dim=12", "model.heads=3", "model.layers=1", "model.patch=2"]
-    run = Run.create(tmp_path / "run", configuration.override(configuration.defaults("caption"), settings))
+    run = Run.create(tmp_path / "run", override_config(default_config("caption"), settings))
     clearhead.load("words").tokenizer.save(tmp_path / "run" / "tokenizer.json")
     sizes = Sizes(vocabulary=len(clearhead.load("words").tokenizer), channels=1, height=6, width=6)
-    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes))
-    with pytest.raises(RunError, match="run is a model for caption: it has no vectors of texts or images"):
+    save_weights(run, run_config(run), build_network(run_config(run), sizes).state_dict(), ModelMeta(sizes))
+    with pytest.raises(RunError, match="run is a writer of captions: it has no vectors of texts or images"):
         clearhead.load(tmp_path / "run").embed("bread")
     assert _run(["embed", str(tmp_path / "run"), "bread"], debug=False) == 2
     assert capsys.readouterr().err.count("\n") == 1

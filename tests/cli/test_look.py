@@ -12,15 +12,15 @@ import pytest
 import torch
 
 import clearhead
-from clearhead import bundled
-from clearhead import config as configuration
 from clearhead.cli.look import FIGURES, VIEWS
 from clearhead.cli.main import _run
 from clearhead.errors import ClearheadError
-from clearhead.models.build import Sizes, build
-from clearhead.run import ModelMeta, Run
+from clearhead.look.attention_log import log_attention
+from clearhead.look.inputs import PreparedInput
+from clearhead.run import ModelMeta, Run, Sizes, find
+from clearhead.tasks import default_config, override_config, run_config
+from clearhead.tasks.base.network import build_network, load_network, save_weights
 from clearhead.text import Tokenizer
-from clearhead.train.watch import Example, keep
 
 Say = Callable[..., Any]
 
@@ -45,18 +45,20 @@ def write_translator(path: Path) -> None:
     run, vocabulary = write_text_model(path, "translate", "word", ["the red car el coche rojo"])
     ids = torch.tensor([[*vocabulary.encode(SENTENCE), vocabulary.stop]])
     words = [*SENTENCE.split(), "[STOP]"]
-    network, _ = run.load_network()
+    network, _ = load_network(run, run_config(run))
     for step in (100, 200):
-        keep(path / "attention", step, network, Example((ids, ids), words, words, words))
+        log_attention(
+            path / "attention", step, network, PreparedInput((ids,), tuple(ids[0].tolist()), words, words, words)
+        )
 
 
 def write_text_model(path: Path, task: Any, scheme: Any, texts: list[str]) -> tuple[Run, Tokenizer]:
     settings = ["model.dim=3"] if task == "words" else [*SMALL, "model.inner=17", f"tokenizer.kind={scheme}"]
-    run = Run.create(path, configuration.override(configuration.defaults(task), settings))
+    run = Run.create(path, override_config(default_config(task), settings))
     vocabulary = Tokenizer.train(scheme, texts)
     vocabulary.save(path / "tokenizer.json")
     sizes = Sizes(vocabulary=len(vocabulary))
-    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes))
+    save_weights(run, run_config(run), build_network(run_config(run), sizes).state_dict(), ModelMeta(sizes))
     return run, vocabulary
 
 
@@ -64,9 +66,14 @@ def write_vision(path: Path) -> None:
     from PIL import Image
 
     settings = [*SMALL, "model.inner=17", "model.patch=2"]
-    run = Run.create(path, configuration.override(configuration.defaults("vision"), settings))
+    run = Run.create(path, override_config(default_config("vision"), settings))
     sizes = Sizes(classes=3, channels=1, height=6, width=6)
-    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes, labels=("zero", "one", "two")))
+    save_weights(
+        run,
+        run_config(run),
+        build_network(run_config(run), sizes).state_dict(),
+        ModelMeta(sizes, labels=("zero", "one", "two")),
+    )
     Image.fromarray(np.arange(36, dtype=np.uint8).reshape(6, 6) * 7).save(path / "image.png")
 
 
@@ -220,7 +227,7 @@ def test_a_view_that_is_offered_is_there() -> None:
 
 def test_the_bundled_translator_crosses_noun_and_adjective() -> None:
     try:
-        place = bundled.find("en-es")
+        place = find("en-es")
     except ClearheadError:
         pytest.skip("the package comes without en-es")
     look = clearhead.load(place).look("She has a red car.", "Ella tiene un coche rojo.")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clearhead import __version__, config
+from clearhead import __version__, tasks
 from clearhead.cli.main import _run
 from clearhead.errors import DataError
 
@@ -58,7 +58,7 @@ def test_a_failure_of_ours_is_exit_code_1_and_debug_shows_where(
     def broken(*_: object) -> None:
         raise RuntimeError("oops")
 
-    monkeypatch.setattr(config, "defaults", broken)
+    monkeypatch.setattr(tasks, "default_config", broken)
     assert _run(["config", "show", "lm"], debug=False) == 1
     assert capsys.readouterr().err == "clearhead: unexpected RuntimeError: oops (--debug shows where)\n"
     assert _run(["config", "show", "lm"], debug=True) == 1
@@ -71,7 +71,7 @@ def test_debug_shows_the_traceback_of_a_mistake_too(
     def mistaken(*_: object) -> None:
         raise DataError("is empty", path="x")
 
-    monkeypatch.setattr(config, "defaults", mistaken)
+    monkeypatch.setattr(tasks, "default_config", mistaken)
     assert _run(["config", "show", "lm"], debug=True) == 2
     said = capsys.readouterr().err
     assert "Traceback" in said
@@ -82,7 +82,7 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(config, "defaults", interrupted)
+    monkeypatch.setattr(tasks, "default_config", interrupted)
     assert _run(["config", "show", "lm"], debug=False) == 130
     assert capsys.readouterr().err == "clearhead: stopped\n"
 
@@ -90,7 +90,7 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 def test_config_show_prints_yaml_that_can_be_used_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert _run(["config", "show", "lm", "model.dim=96", "--size", "tiny"], debug=False) == 0
     said = capsys.readouterr().out
-    assert config.loads(said).model.dim == 96
+    assert tasks.parse_config(said).model.dim == 96
     assert "# how a query is compared with a key" in said
     (tmp_path / "r.yaml").write_text(said, encoding="utf-8")
     assert _run(["config", "show", str(tmp_path / "r.yaml"), "--json"], debug=False) == 0

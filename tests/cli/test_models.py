@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from clearhead import bundled
-from clearhead import config as configuration
+from clearhead import run as runs
 from clearhead.cli.main import _run
+from clearhead.tasks import default_config, override_config
 from clearhead.train.start import begin
 
 Say = Callable[..., Any]
@@ -19,7 +19,7 @@ Say = Callable[..., Any]
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a package that comes with no model yet, away from where we work."""
-    monkeypatch.setattr(bundled, "FOLDER", tmp_path / "package")
+    monkeypatch.setattr(runs, "BUNDLED", tmp_path / "package")
     (tmp_path / "package").mkdir()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
@@ -32,7 +32,7 @@ def trained(out: Path) -> Path:
     )
     words = ["data.path=pairs.tsv", "data.validation=0.1", "data.batch_tokens=300", "tokenizer.kind=char"]
     sizes = ["model.dim=16", "model.heads=2", "model.layers=1", "train.max_steps=4"]
-    begin(configuration.override(configuration.defaults("translate", "tiny"), [*words, *sizes]), out, "test")
+    begin(override_config(default_config("translate", "tiny"), [*words, *sizes]), out, "test")
     return out
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearhead import config as configuration
 from clearhead.cli.main import _run
-from clearhead.models.build import Sizes, build
-from clearhead.run import ModelMeta, Run
+from clearhead.run import ModelMeta, Run, Sizes
+from clearhead.tasks import default_config, override_config, run_config
+from clearhead.tasks.base.network import build_network, save_weights
 from clearhead.text import Tokenizer
 
 # king - man + woman = queen, exactly; ship points elsewhere, the mark is no word.
@@ -27,14 +27,14 @@ VECTORS = {
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    run = Run.create(tmp_path / "run", configuration.override(configuration.defaults("words"), ["model.dim=3"]))
+    run = Run.create(tmp_path / "run", override_config(default_config("words"), ["model.dim=3"]))
     vocabulary = Tokenizer.train("word", [" ".join(VECTORS)], lowercase=True)
     vocabulary.save(run.path / "tokenizer.json")
     sizes = Sizes(vocabulary=len(vocabulary))
-    tensors = build(run.config, sizes).state_dict()
+    tensors = build_network(run_config(run), sizes).state_dict()
     for word, vector in VECTORS.items():
         tensors["center.weight"][vocabulary.id(word)] = torch.tensor(vector, dtype=torch.float32)
-    run.save_model(tensors, ModelMeta(sizes))
+    save_weights(run, run_config(run), tensors, ModelMeta(sizes))
     return str(run.path)
 
 

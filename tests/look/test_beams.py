@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from clearhead.config import CONFIGS
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search
 from clearhead.errors import ConfigError, ProbeError
 from clearhead.look.beams import BeamTree, Node, beam_tree
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 V, START, STOP, LONGEST = 13, 2, 3, 7
 SOURCE = torch.tensor([[5, 11, 4, 7, 9, STOP]])
@@ -30,8 +31,8 @@ every_translator = pytest.mark.parametrize("parts", TRANSLATORS, ids=str)
 def translator(parts: dict[str, Any], seed: int = 0) -> Any:
     """In float64, and sharp enough that texts differ in how likely they are."""
     torch.manual_seed(seed)
-    config = CONFIGS["translate"].model_validate({"model": {**SMALL, **parts}})
-    network = build(config, Sizes(vocabulary=V)).double().eval()
+    config = TASKS["translate"].config_type().model_validate({"model": {**SMALL, **parts}})
+    network = build_network(config, Sizes(vocabulary=V)).double().eval()
     with torch.no_grad():
         network.output.linear.weight.normal_(std=0.4)
     return network

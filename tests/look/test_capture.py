@@ -9,12 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CONFIGS
 from clearhead.errors import ProbeError
 from clearhead.look import call
 from clearhead.look.capture import capture
 from clearhead.look.probes import probes, stacks
-from clearhead.models.build import Sizes, build
 from clearhead.nn import (
     Alibi,
     Decoder,
@@ -28,6 +26,9 @@ from clearhead.nn import (
     T5Relative,
     length_mask,
 )
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 B, S, T = 3, 7, 5
 HEADS, DIM, VOCABULARY, CLASSES = 2, 22, 13, 11
@@ -52,7 +53,7 @@ RNN = {"architecture": "rnn"}
 CASES: list[tuple[str, dict[str, Any]]] = [
     *(("translate", each) for each in VARIATIONS),
     *(("lm", each) for each in VARIATIONS),
-    ("lm", {"objective": "masked"}),
+    ("masked_lm", {}),
     *(("classify", each) for each in ({}, {"positions": "t5"}, {"pool": "mean"})),
     ("tag", {}),
     *(("vision", {**IMAGES, **each}) for each in ({}, {"positions": "alibi"})),
@@ -72,7 +73,9 @@ def named(case: tuple[str, dict[str, Any]]) -> str:
 def made(task: str, settings: dict[str, Any]) -> tuple[Any, tuple[Tensor, ...]]:
     """A model in float64 and inputs for it; sentences are padded on the right."""
     torch.manual_seed(1)
-    model = build(CONFIGS[task].model_validate({"model": {**SMALL, **settings}}), SIZES).double().eval()
+    model = (
+        build_network(TASKS[task].config_type().model_validate({"model": {**SMALL, **settings}}), SIZES).double().eval()
+    )
     sentences = torch.randint(1, VOCABULARY, (B, S)) * length_mask(torch.tensor([4, 7, 6])).squeeze(1)
     images, target = torch.randn(B, 3, 4, 10).double(), torch.randint(1, VOCABULARY, (B, T))
     inputs = {"translate": (sentences, target), "caption": (images, target), "vision": (images,)}
@@ -406,7 +409,7 @@ def test_stacks_are_called_by_what_they_do() -> None:
     assert {name: role for name, role in roles.items() if "positions" not in name and "score" not in name} == {
         "translate,heads=11,kv_heads=1,placement=after": both,
         "lm,heads=11,kv_heads=1,placement=after": writes,
-        "lm,objective=masked": reads,
+        "masked_lm": reads,
         "classify": reads,
         "classify,pool=mean": reads,
         "tag": reads,

@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.config import CONFIGS
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.capture import capture
 from clearhead.look.cells import Ranked, cells, features, rank_units, unit_layers, windows
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 V, DIM, INNER = 23, 12, 17
 TEXT = 'A "b c"\n  (d[e]) F\n\ng'
@@ -20,7 +21,8 @@ TEXT = 'A "b c"\n  (d[e]) F\n\ng'
 def language_model(task: str = "lm", **settings: Any) -> nn.Module:
     torch.manual_seed(1)
     model = {"dim": DIM, "heads": 3, "layers": 2, "inner": INNER, "dropout": 0.0, **settings}
-    return build(CONFIGS[task].model_validate({"model": model}), Sizes(vocabulary=V)).eval()  # type: ignore[index]
+    config = TASKS[task].config_type().model_validate({"model": model})
+    return build_network(config, Sizes(vocabulary=V)).eval()  # type: ignore[index]
 
 
 def numbered(text: str) -> list[int]:

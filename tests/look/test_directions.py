@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 import clearhead
-from clearhead.config import CONFIGS
 from clearhead.data import read
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.capture import capture
 from clearhead.look.cells import Window, windows
 from clearhead.look.directions import RIDGE, direction
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 V, DIM, B, T = 23, 12, 5, 31
 LAYER = "decoder.1.hidden"
@@ -26,7 +27,7 @@ REAL = Path(os.environ.get("CLEARHEAD_DATA", "nowhere"))
 def language_model(**settings: Any) -> nn.Module:
     torch.manual_seed(1)
     model = {"dim": DIM, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
-    return build(CONFIGS["lm"].model_validate({"model": model}), Sizes(vocabulary=V)).eval()
+    return build_network(TASKS["lm"].config_type().model_validate({"model": model}), Sizes(vocabulary=V)).eval()
 
 
 def units(model: nn.Module, ids: Tensor) -> Tensor:

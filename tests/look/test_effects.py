@@ -5,12 +5,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.config import CONFIGS
 from clearhead.errors import ShapeError
 from clearhead.look.capture import capture
 from clearhead.look.effects import divergence, effects, trace
 from clearhead.look.interventions import heads_off, layers_off, patched
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 B, T, V = 3, 5, 13
 
@@ -19,7 +20,10 @@ def language_model() -> nn.Module:
     torch.manual_seed(1)
     model = {"dim": 12, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0}
     return (
-        build(CONFIGS["lm"].model_validate({"model": model}), Sizes(vocabulary=V)).double().eval().requires_grad_(False)
+        build_network(TASKS["lm"].config_type().model_validate({"model": model}), Sizes(vocabulary=V))
+        .double()
+        .eval()
+        .requires_grad_(False)
     )
 
 

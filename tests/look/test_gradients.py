@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CONFIGS
 from clearhead.errors import ConfigError, ProbeError, ShapeError
 from clearhead.look.gradients import integrate, integrated_gradients, pixel_gradients
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 B, S, T, V = 2, 5, 3, 13
 
@@ -19,8 +20,8 @@ def make(task: str, **settings: Any) -> nn.Module:
     model = {"dim": 12, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
     patch = {"patch": 2} if task == "vision" else {}
     sizes = Sizes(vocabulary=V, classes=7, channels=3, height=4, width=6)
-    config = CONFIGS[task].model_validate({"model": model | patch})  # type: ignore[index]
-    return build(config, sizes).double().eval()
+    config = TASKS[task].config_type().model_validate({"model": model | patch})  # type: ignore[index]
+    return build_network(config, sizes).double().eval()
 
 
 def sentences() -> tuple[Tensor, Tensor]:

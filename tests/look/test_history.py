@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearhead.bundled import find
 from clearhead.errors import ProbeError
+from clearhead.look.attention_log import read_attention
 from clearhead.look.history import Edges, history, read_history
-from clearhead.train.watch import read_attention
+from clearhead.run import find
 
 LAYERS, H, T, S = 11, 2, 3, 5
 

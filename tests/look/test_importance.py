@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.config import CONFIGS
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.importance import gates, importance_by_ablation, importance_by_gradient
 from clearhead.look.interventions import heads_off
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 B, S, T, V, DIM, HEADS = 2, 5, 3, 13, 12, 3
 
@@ -21,7 +22,11 @@ Batch = tuple[Tensor, Tensor, Tensor]
 def translator(**settings: Any) -> nn.Module:
     torch.manual_seed(1)
     model = {"dim": DIM, "heads": HEADS, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
-    return build(CONFIGS["translate"].model_validate({"model": model}), Sizes(vocabulary=V)).double().eval()
+    return (
+        build_network(TASKS["translate"].config_type().model_validate({"model": model}), Sizes(vocabulary=V))
+        .double()
+        .eval()
+    )
 
 
 def batches() -> list[Batch]:

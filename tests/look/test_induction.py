@@ -7,11 +7,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from clearhead.config import CONFIGS
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.capture import capture
 from clearhead.look.induction import induction, repeated_tokens
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 V, N, ROWS = 13, 5, 3
 
@@ -19,7 +20,8 @@ V, N, ROWS = 13, 5, 3
 def language_model(task: str = "lm", **settings: Any) -> nn.Module:
     torch.manual_seed(1)
     model = {"dim": 12, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
-    return build(CONFIGS[task].model_validate({"model": model}), Sizes(vocabulary=V)).eval()  # type: ignore[index]
+    config = TASKS[task].config_type().model_validate({"model": model})
+    return build_network(config, Sizes(vocabulary=V)).eval()  # type: ignore[index]
 
 
 def test_random_tokens_are_written_twice() -> None:
@@ -65,7 +67,7 @@ def test_what_cannot_have_induction_heads_is_one_sentence() -> None:
     sentence = r"induction heads belong to a language model that attends to what came before; load such a one"
     for model in (
         language_model(architecture="rnn"),
-        language_model(objective="masked"),
+        language_model("masked_lm"),
         language_model("translate"),
     ):
         with pytest.raises(ProbeError, match=sentence):

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CONFIGS
 from clearhead.errors import ProbeError
 from clearhead.look.lens import Lens, logit_lens
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 S, T, V, CLASSES = 5, 3, 13, 7
 PATCHES = 2 * 3
@@ -20,8 +21,8 @@ def make(task: str, **settings: Any) -> nn.Module:
     model = {"dim": 12, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
     patch = {"patch": 2} if task in ("vision", "caption") else {}
     sizes = Sizes(vocabulary=V, classes=CLASSES, channels=1, height=4, width=6)
-    config = CONFIGS[task].model_validate({"model": model | patch})  # type: ignore[index]
-    return build(config, sizes).double().eval().requires_grad_(False)
+    config = TASKS[task].config_type().model_validate({"model": model | patch})  # type: ignore[index]
+    return build_network(config, sizes).double().eval().requires_grad_(False)
 
 
 CASES: dict[str, tuple[str, dict[str, Any], tuple[Tensor, ...]]] = {
@@ -79,7 +80,7 @@ def test_rank_and_probability_of_the_final_answer() -> None:
 @pytest.mark.parametrize(("task", "settings"), [("lm", {"architecture": "rnn"}), ("words", {})])
 def test_a_model_without_blocks_says_so(task: str, settings: dict[str, Any]) -> None:
     if task == "words":
-        model = build(CONFIGS["words"].model_validate({"model": {"dim": 5}}), Sizes(vocabulary=V))
+        model = build_network(TASKS["words"].config_type().model_validate({"model": {"dim": 5}}), Sizes(vocabulary=V))
     else:
         model = make(task, **settings)
     with pytest.raises(ProbeError, match=r"a logit lens reads between the blocks of a transformer, and this model has"):

@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.config import CONFIGS
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.positions import Positions, positions
-from clearhead.models.build import Sizes, build
 from clearhead.nn import Alibi, LearnedPositions, Rotary, SinusoidalPositions, T5Relative
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 T, DIM, HEADS = 7, 12, 3
 
@@ -19,7 +20,7 @@ T, DIM, HEADS = 7, 12, 3
 def language_model(**settings: Any) -> nn.Module:
     torch.manual_seed(3)
     model = {"dim": DIM, "heads": HEADS, "layers": 2, "max_length": 11, **settings}
-    return build(CONFIGS["lm"].model_validate({"model": model}), Sizes(vocabulary=13))
+    return build_network(TASKS["lm"].config_type().model_validate({"model": model}), Sizes(vocabulary=13))
 
 
 def only(model: nn.Module, length: int | None = T) -> Positions:

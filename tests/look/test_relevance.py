@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CONFIGS
 from clearhead.errors import ProbeError
 from clearhead.look.relevance import Relevance, explicit_attention, normalised, relevance
-from clearhead.models.build import Sizes, build
 from clearhead.nn import MultiHeadAttention
 from clearhead.nn.attention import share_heads
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 B, S, T, V = 2, 5, 3, 13
 
@@ -21,8 +22,8 @@ def make(task: str, **settings: Any) -> nn.Module:
     model = {"dim": 12, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
     patch = {"patch": 2} if task in ("vision", "caption") else {}
     sizes = Sizes(vocabulary=V, classes=7, channels=1, height=4, width=6)
-    config = CONFIGS[task].model_validate({"model": model | patch})  # type: ignore[index]
-    return build(config, sizes).double().eval()
+    config = TASKS[task].config_type().model_validate({"model": model | patch})  # type: ignore[index]
+    return build_network(config, sizes).double().eval()
 
 
 def sentences() -> tuple[Tensor, Tensor]:

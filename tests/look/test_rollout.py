@@ -13,7 +13,7 @@ from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.capture import capture
 from clearhead.look.relevance import relevance
 from clearhead.look.rollout import fuse_heads, over_patches, rollout, share_on
-from clearhead.train.pixels import load_pixels, normalised
+from clearhead.tasks.base.images import load_images, normalise
 
 LAYERS, H, T = 3, 2, 5
 REAL = Path(os.environ.get("CLEARHEAD_DATA", "nowhere"))
@@ -108,8 +108,8 @@ def test_the_share_of_the_mass_on_marked_pixels() -> None:
 def test_of_a_thousand_digits_the_model_saw_the_ink() -> None:
     network = clearhead.load("digits").network
     held_out = list(read("mnist", validation=0.1667).validation)[:1000]
-    pixels = load_pixels([each.image for each in held_out])
-    images, ink = normalised(pixels), torch.from_numpy(pixels[..., 0]) > 127
+    pixels = load_images([each.image for each in held_out])
+    images, ink = normalise(pixels), torch.from_numpy(pixels[..., 0]) > 127
     chance = ink.double().mean((1, 2))
     with torch.no_grad(), capture(network, "encoder.*.self.weights") as seen:
         network(images)

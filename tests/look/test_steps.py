@@ -17,13 +17,15 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 import clearhead
-from clearhead.config import CONFIGS
 from clearhead.errors import ProbeError
+from clearhead.look import build
+from clearhead.look.inputs import PreparedInput
 from clearhead.look.look import Look
-from clearhead.look.see import About, Example, see
 from clearhead.look.steps import Step, Steps, attention_steps, steps
-from clearhead.models.build import Sizes, build
 from clearhead.nn import MultiHeadAttention, attention, cosine, scaled_dot
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 V, S, T, HEADS = 13, 7, 5, 2
 SMALL = {"dim": 22, "heads": HEADS, "layers": 3, "inner": 17, "dropout": 0.0, "max_length": 19}
@@ -57,7 +59,9 @@ def network_of(task: Any, parts: dict[str, Any]) -> Any:
     """In float64, with norms and biases as after training."""
     torch.manual_seed(1)
     patch = {"patch": 2} if task in ("vision", "caption") else {}
-    network = build(CONFIGS[task].model_validate({"model": {**SMALL, **patch, **parts}}), SIZES).double()
+    network = build_network(
+        TASKS[task].config_type().model_validate({"model": {**SMALL, **patch, **parts}}), SIZES
+    ).double()
     for weight in network.parameters():
         nn.init.normal_(weight, mean=0.1, std=0.3)
     for name, buffer in network.named_buffers():
@@ -66,19 +70,19 @@ def network_of(task: Any, parts: dict[str, Any]) -> Any:
     return network.eval()
 
 
-def look_at(task: Any, parts: dict[str, Any]) -> Look:
+def look_of(task: Any, parts: dict[str, Any]) -> Look:
     network, patches = network_of(task, parts), ["class", *numbered("p", 10)]
     source = torch.tensor([[4, 9, 12, 5, 7, 0, 0]])
-    target, image = torch.tensor([[2, 11, 8, 5, 6]]), torch.randn(1, 3, 4, 10).double()
-    written = {"decoder": numbered("y", T), "written": numbered("w", T)}
+    read, image = (2, 11, 8, 5, 6), torch.randn(1, 3, 4, 10).double()
+    written = {"decoder": numbered("y", T), "output": numbered("w", T)}
     example = {
-        "translate": lambda: Example((source, target), encoder=numbered("x", S), **written),
-        "lm": lambda: Example((target,), decoder=numbered("y", T)),
-        "classify": lambda: Example((source,), encoder=numbered("x", S)),
-        "vision": lambda: Example((image,), encoder=patches),
-        "caption": lambda: Example((image, target), encoder=patches, **written),
+        "translate": lambda: PreparedInput((source,), read, encoder=numbered("x", S), **written),
+        "lm": lambda: PreparedInput(prompt=read, decoder=numbered("y", T)),
+        "classify": lambda: PreparedInput((source,), encoder=numbered("x", S)),
+        "vision": lambda: PreparedInput((image,), encoder=patches),
+        "caption": lambda: PreparedInput((image,), read, encoder=patches, **written),
     }[task]()
-    return see(network, example, About("small", task, "an input", answer=lambda _: "an answer"))
+    return build.look_at(network, replace(example, text="an input"), lambda _: "an answer", model="small", task=task)
 
 
 def every_query(look: Look) -> Iterator[Steps]:
@@ -108,7 +112,7 @@ def assert_steps_are_what_was_captured(look: Look, found: Steps) -> None:
 
 @every_variation
 def test_every_step_is_what_was_captured_and_the_last_is_what_the_block_wrote(parts: dict[str, Any]) -> None:
-    look = look_at("translate", parts)
+    look = look_of("translate", parts)
     assert set(look.attention) == {"encoder.self", "decoder.self", "decoder.cross"}
     for found in every_query(look):
         assert_steps_are_what_was_captured(look, found)
@@ -127,7 +131,7 @@ def test_every_step_is_what_was_captured_and_the_last_is_what_the_block_wrote(pa
     ids=str,
 )
 def test_so_it_is_for_every_kind_of_model(task: str, parts: dict[str, Any]) -> None:
-    look = look_at(task, parts)
+    look = look_of(task, parts)
     for found in every_query(look):
         assert_steps_are_what_was_captured(look, found)
         wrote = look.hidden[found.kind.split(".")[0]][found.layer + 1][found.query]
@@ -139,7 +143,7 @@ def test_so_it_is_for_every_kind_of_model(task: str, parts: dict[str, Any]) -> N
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def test_a_recurrent_decoder_ends_in_its_state(score: str, hard: bool, cell: str) -> None:
     parts = {"architecture": "rnn", "context": "attention", "score": score, "hard": hard, "cell": cell}
-    look = look_at("translate", parts)
+    look = look_of("translate", parts)
     [kind] = look.attention
     for query in range(T):
         found = steps(look, 0, 0, query, kind)
@@ -156,7 +160,7 @@ def align(look: Look) -> tuple[Tensor, Any, Tensor]:
 
 
 def test_the_intermediate_values_of_a_block_are_those_of_its_parts() -> None:
-    look = look_at("translate", {"placement": "around"})
+    look = look_of("translate", {"placement": "around"})
     block, inside = look.network.decoder.blocks[1], []
     for name in ("self_attention", "residual1", "cross_attention", "residual2", "feed_forward", "residual3"):
         getattr(block, name).register_forward_hook(lambda _module, _given, gave: inside.append(gave))
@@ -168,7 +172,7 @@ def test_the_intermediate_values_of_a_block_are_those_of_its_parts() -> None:
 
 def test_the_names_are_those_of_the_lectures() -> None:
     def names(task: str, kind: str, **parts: Any) -> list[str]:
-        look = look_at(task, parts)
+        look = look_of(task, parts)
         return [step.name for step in steps(look, 1, 0, 2, kind).steps]
 
     masked = [*FIRST[:2], "mask", *FIRST[2:]]
@@ -186,7 +190,7 @@ def test_the_names_are_those_of_the_lectures() -> None:
     [("after", "Norm(x + z)", "x"), ("before", "x + z", "Norm(x)"), ("around", "x + Norm(z)", "Norm(x)")],
 )
 def test_the_equations_are_those_of_the_parts(placement: str, sum_: str, reads: str) -> None:
-    look = look_at("translate", {"placement": placement, "feed_forward": "swiglu"})
+    look = look_of("translate", {"placement": placement, "feed_forward": "swiglu"})
     found = {step.name: step.equation for step in steps(look, 0, 0, 0, "encoder.self").steps}
     assert found["scale"] == "s_j = q · k_j / √d_k,  d_k = 11"
     assert found["add & norm"] == f"x ← {sum_}"
@@ -234,7 +238,7 @@ def written_out(network: nn.Module) -> None:
     ids=str,
 )
 def test_each_step_points_at_a_line_that_runs_when_the_model_does(task: str, parts: dict[str, Any]) -> None:
-    look = look_at(task, parts)
+    look = look_of(task, parts)
     written_out(look.network)
     with lines_that_run() as ran:
         look.network(*look.inputs)
@@ -259,7 +263,7 @@ SAYS = {
 
 
 def test_the_lines_say_what_the_steps_do() -> None:
-    look = look_at("translate", {"positions": "t5", "placement": "after"})
+    look = look_of("translate", {"positions": "t5", "placement": "after"})
     found = steps(look, 2, 1, 3, "decoder.self").steps
     said = {step.name: step.source for step in found}
     assert {name: said[name] for name in SAYS} == SAYS
@@ -283,7 +287,7 @@ def test_a_score_of_yours_is_shown_where_you_keep_it() -> None:
 
 
 def test_without_a_network_the_steps_end_with_the_sum() -> None:
-    look = replace(look_at("translate", {}), network=None)
+    look = replace(look_of("translate", {}), network=None)
     found = steps(look, 1, 1, 3, "decoder.cross")
     assert [step.name for step in found.steps] == [*FIRST[:2], "mask", *FIRST[2:]]
     assert_steps_are_what_was_captured(look, found)
@@ -291,7 +295,7 @@ def test_without_a_network_the_steps_end_with_the_sum() -> None:
 
 @pytest.mark.parametrize("parts", [{"positions": "alibi"}, {"score": "additive"}], ids=str)
 def test_scores_that_are_no_scaled_dot_product_are_shown_as_they_were_seen(parts: dict[str, Any]) -> None:
-    look = replace(look_at("lm", parts), network=None)
+    look = replace(look_of("lm", parts), network=None)
     found = steps(look, 1, 1, 3)
     assert [step.name for step in found.steps] == ["score", "mask", *FIRST[2:]]
     assert_steps_are_what_was_captured(look, found)
@@ -328,7 +332,7 @@ def test_each_step_follows_from_the_one_before() -> None:
 
 
 def test_it_is_plain_data_with_a_word_for_each_key() -> None:
-    look = look_at("translate", {})
+    look = look_of("translate", {})
     found = steps(look, 0, 1, 2, "decoder.self")
     data = json.loads(json.dumps(found.to_json(), allow_nan=False))
     about = {key: data[key] for key in ("format", "kind", "layer", "head", "query", "rows", "columns")}
@@ -355,8 +359,8 @@ def test_it_is_plain_data_with_a_word_for_each_key() -> None:
 
 def test_one_token_looks_at_itself() -> None:
     network = network_of("lm", {})
-    example = Example((torch.tensor([[7]]),), decoder=["only"])
-    look = see(network, example, About("small", "lm", "only", answer=lambda _: ""))
+    example = PreparedInput(prompt=(7,), decoder=["only"], text="only")
+    look = build.look_at(network, example, lambda _: "", model="small", task="lm")
     found = steps(look, 0, 0, 0)
     assert_close(found["softmax"], torch.ones(1).double())
     assert_close(found.steps[-1].value, look.hidden["decoder"][1][0])
@@ -376,7 +380,7 @@ def test_one_token_looks_at_itself() -> None:
     ],
 )
 def test_what_does_not_exist_is_one_sentence(asked: tuple[Any, ...], sentence: str) -> None:
-    look = look_at("translate", {})
+    look = look_of("translate", {})
     with pytest.raises(ProbeError, match=sentence):
         steps(look, *asked)
 

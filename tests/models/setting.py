@@ -9,8 +9,10 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CONFIGS, CellName, ContextName, ScoreName, Task
-from clearhead.models.build import Sizes, build
+from clearhead.config import CellName, ContextName, ScoreName
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 B, S, T, V = 3, 7, 5, 13
 PATCH, CHANNELS, HEIGHT, WIDTH = 2, 3, 4, 10
@@ -25,18 +27,20 @@ CELLS, CONTEXTS, SCORES = get_args(CellName), get_args(ContextName), get_args(Sc
 class System:
     """One model: a task, and what of its configuration is not the default."""
 
-    task: Task
+    task: str
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return ",".join([self.task, *(f"{key}={value}" for key, value in self.settings.items())])
 
-    def build(self, seed: int = 0, **settings: Any) -> Any:
+    def build_network(self, seed: int = 0, **settings: Any) -> Any:
         """The model, always the same for the same seed."""
         torch.manual_seed(seed)
         size = {"patch": PATCH} if self.task in ("vision", "caption") else {}
-        config = CONFIGS[self.task].model_validate({"model": {**SMALL, **size, **self.settings, **settings}})
-        return build(config, SIZES)
+        config = (
+            TASKS[self.task].config_type().model_validate({"model": {**SMALL, **size, **self.settings, **settings}})
+        )
+        return build_network(config, SIZES)
 
     def sources(self, rows: int = B) -> tuple[Tensor, ...]:
         """What is read before anything is written: a sentence, an image, or nothing."""
@@ -60,7 +64,7 @@ def doubled(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(x.double() if x.is_floating_point() else x for x in tensors)
 
 
-def systems(task: Task, *settings: dict[str, Any]) -> Iterator[System]:
+def systems(task: str, *settings: dict[str, Any]) -> Iterator[System]:
     return (System(task, each) for each in settings)
 
 

@@ -11,11 +11,13 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.config import CONFIGS, ModelConfig
+from clearhead.config import ModelConfig
 from clearhead.models import assemble
-from clearhead.models.build import Sizes, build
 from clearhead.models.initialise import initialise
 from clearhead.nn import Recurrent
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 from .setting import DIM, MODELS, PAD, RNN, B, System, T, V, sentences
 
@@ -57,8 +59,8 @@ def test_an_untrained_model_guesses(system: System) -> None:
 )
 def test_token_vectors_are_small_where_nothing_is_added_to_them(settings: dict[str, str], small: bool) -> None:
     torch.manual_seed(0)
-    config = CONFIGS["lm"].model_validate({"model": {"dim": 66, "layers": 1, "heads": 2, **settings}})
-    model = build(config, Sizes(vocabulary=997))
+    config = TASKS["lm"].config_type().model_validate({"model": {"dim": 66, "layers": 1, "heads": 2, **settings}})
+    model = build_network(config, Sizes(vocabulary=997))
     assert model.tokens.tokens.table.weight.std().item() == pytest.approx(0.02 if small else 66**-0.5, rel=0.02)
 
 

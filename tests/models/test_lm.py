@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from .setting import DIM, B, System, T, V, assert_every_parameter_learns, memorise, sentences
 
-NEXT, MASKED = System("lm"), System("lm", {"objective": "masked"})
+NEXT, MASKED = System("lm"), System("masked_lm")
 MASK = 12  # the id that hides a token
 
 

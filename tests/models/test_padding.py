@@ -13,7 +13,7 @@ LENGTHS = [4, 7, 2]
 READERS = [
     *systems("classify", {"pool": "mean"}, {"pool": "class"}, {"pool": "last"}, {"window": 3}),
     *systems("tag", {"positions": "sinusoidal"}, {"positions": "learned"}, {"positions": "t5"}),
-    *systems("lm", {"objective": "masked"}, {"objective": "masked", "positions": "alibi"}),
+    *systems("masked_lm", {}, {"positions": "alibi"}),
 ]
 TRANSLATORS = [
     *systems("translate", {}, {"positions": "t5"}, {"window": 3}, {"placement": "after"}),

@@ -8,9 +8,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.config import TranslateModel, defaults, override
-from clearhead.models.build import Sizes, build
 from clearhead.models.seq2seq import Seq2Seq
+from clearhead.run import Sizes
+from clearhead.tasks import default_config, override_config
+from clearhead.tasks.base.network import build_network
+from clearhead.tasks.translate import TranslateModel
 
 from .setting import DIM, PAD, SMALL, B, S, System, T, V, sentences
 
@@ -24,11 +26,13 @@ def count(model: nn.Module) -> int:
 def of_size(size: str, vocabulary: int, *settings: str) -> int:
     """Parameters of a translator; on torch's meta device nothing is computed."""
     with torch.device("meta"):
-        return count(build(override(defaults("translate", size), settings), Sizes(vocabulary=vocabulary)))
+        return count(
+            build_network(override_config(default_config("translate", size), settings), Sizes(vocabulary=vocabulary))
+        )
 
 
 def test_base_is_the_base_model_of_the_paper() -> None:
-    model = defaults("translate", "base").model
+    model = default_config("translate", "base").model
     assert (model.layers, model.dim, model.heads, model.inner or 4 * model.dim) == (6, 512, 8, 2048)
     attention = 4 * (512 * 512 + 512)
     feed_forward = 512 * 2048 + 2048 + 2048 * 512 + 512

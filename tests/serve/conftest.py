@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.api import Model
+from clearhead import Predictor
 from clearhead.serve.app import create_app
 from clearhead.serve.guard import Access
 from clearhead.serve.limits import Limits
@@ -43,7 +43,7 @@ def client(service: Service) -> TestClient:
 
 
 @pytest.fixture(scope="session")
-def model(service: Service) -> Callable[[str], Model]:
+def model(service: Service) -> Callable[[str], Predictor]:
     return lambda name: service.models[name].model
 
 

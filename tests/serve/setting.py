@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from clearhead import config as configuration
-from clearhead.models.build import Sizes, build
-from clearhead.run import ModelMeta, Run
+from clearhead.run import ModelMeta, Run, Sizes
+from clearhead.tasks import default_config, override_config, run_config
+from clearhead.tasks.base.network import build_network, save_weights
 from clearhead.text import Tokenizer
 
 SMALL = ["model.dim=12", "model.heads=3", "model.layers=2", "model.inner=17", "model.dropout=0"]
@@ -25,7 +25,7 @@ def make(path: Path, task: str, kind: str | None, text: str, *settings: str, lab
     """A run directory."""
     image = ["model.patch=2"] if task in ("vision", "caption") else []
     small = ["model.dim=7"] if task == "words" else SMALL
-    run = Run.create(path, configuration.override(configuration.defaults(task), [*small, *image, *settings]))
+    run = Run.create(path, override_config(default_config(task), [*small, *image, *settings]))
     vocabulary, pad = 0, 0
     if kind is not None:
         tokenizer = Tokenizer.train(kind, [text], size=300)
@@ -33,11 +33,11 @@ def make(path: Path, task: str, kind: str | None, text: str, *settings: str, lab
         vocabulary, pad = len(tokenizer), tokenizer.pad
     sizes = Sizes(vocabulary, len(labels), channels=1, height=10, width=10, pad=pad)
     torch.manual_seed(5)
-    network = build(run.config, sizes)
+    network = build_network(run_config(run), sizes)
     with torch.no_grad():  # far from equal choices, so that nothing hangs on the last digit
         for weight in network.parameters():
             weight.mul_(1.7)
-    run.save_model(network.state_dict(), ModelMeta(sizes, tuple(labels)))
+    save_weights(run, run_config(run), network.state_dict(), ModelMeta(sizes, tuple(labels)))
 
 
 def make_all(folder: Path) -> list[str]:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from clearhead.api import load
+from clearhead import load
 from clearhead.serve.registry import Service
 from clearhead.text import Tokenizer
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from clearhead.api import Model
+from clearhead import Predictor
 
-Of = Callable[[str], Model]
+Of = Callable[[str], Predictor]
 
 
 def complete(client: TestClient, status: int = 200, **body: Any) -> Any:
@@ -20,7 +20,7 @@ def complete(client: TestClient, status: int = 200, **body: Any) -> Any:
     return answer.json()["choices"] if status == 200 else answer.json()["error"]["message"]
 
 
-def log_probabilities(model: Model, ids: list[int]) -> torch.Tensor:
+def log_probabilities(model: Predictor, ids: list[int]) -> torch.Tensor:
     """(T, V): of what follows each token, in one forward without a cache."""
     with torch.inference_mode():
         return model.network(torch.tensor([ids]))[0].log_softmax(-1)

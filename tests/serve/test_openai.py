@@ -9,12 +9,12 @@ import pytest
 import torch
 from openai import OpenAI
 
-from clearhead.api import Model
+from clearhead import Predictor
 from clearhead.serve.chat import as_play
 
 from .conftest import Open
 
-Of = Callable[[str], Model]
+Of = Callable[[str], Predictor]
 CONVERSATION = [{"role": "system", "content": "Speak."}, {"role": "user", "content": "Who is there?"}]
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.api import Model
+from clearhead import Predictor
 from clearhead.serve.pictures import read_pixels
 
 from .setting import WORDS, png, sentences
 
-Of = Callable[[str], Model]
+Of = Callable[[str], Predictor]
 
 
 def post(client: TestClient, route: str, status: int = 200, **body: Any) -> Any:

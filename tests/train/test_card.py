@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead import config as configuration
+from clearhead.tasks import default_config, override_config
 from clearhead.train.loop import Listener
 from clearhead.train.start import begin, resume
 
@@ -29,7 +29,7 @@ def test_a_card_credits_a_known_dataset_and_keeps_the_first_command(
     (tmp_path / "tatoeba").mkdir()
     (tmp_path / "tatoeba" / "en-es.tsv.gz").write_bytes(gzip.compress(lines.encode()))
     monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
-    config = configuration.override(configuration.defaults("translate"), ["data.path=tatoeba-en-es", *SETTINGS])
+    config = override_config(default_config("translate"), ["data.path=tatoeba-en-es", *SETTINGS])
     with pytest.raises(StoppedError):
         begin(config, tmp_path / "run", "clearhead train en-es.yaml", Listener(on_step=stop))
     resume(tmp_path / "run")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clearhead import config as configuration
 from clearhead.errors import ConfigError, RunError
 from clearhead.run import Run
+from clearhead.tasks import default_config, override_config, run_config
 from clearhead.train.compare import Point, Record, _smooth, compare, save_figure
 from clearhead.train.start import begin
 
@@ -24,7 +24,7 @@ def trained(task: str, out: Path, *more: str) -> Path:
     data.write_text(PAIRS if task == "translate" else TEXT, encoding="utf-8")
     kind = {"translate": "pairs", "lm": "text"}[task]
     words = [f"data.path={data}", f"data.kind={kind}", *SMALL, "train.max_steps=6", "train.evaluate_every=3", *more]
-    begin(configuration.override(configuration.defaults(task, "tiny"), words), out, "test")
+    begin(override_config(default_config(task, "tiny"), words), out, "test")
     return out
 
 
@@ -63,7 +63,7 @@ def test_runs_of_different_tasks_and_unfinished_ones_are_refused(tmp_path: Path)
     runs = [trained("translate", tmp_path / "one"), trained("lm", tmp_path / "two")]
     with pytest.raises(RunError, match="different tasks cannot be compared: one is for translate, two for lm"):
         compare(runs)
-    begun = Run.create(tmp_path / "begun", Run.open(runs[0]).config)
+    begun = Run.create(tmp_path / "begun", run_config(Run.open(runs[0])))
     with pytest.raises(RunError, match="has no model yet"):
         compare([begun.path])
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from clearhead import config as configuration
-from clearhead.config import Config, TrainConfig
+from clearhead.config import AnyConfig, TrainConfig, dump
 from clearhead.errors import ConfigError
 from clearhead.files import read_tensors
+from clearhead.tasks import default_config, override_config
 from clearhead.train.distributed import Team
 from clearhead.train.start import begin, resume
 
@@ -48,7 +48,7 @@ from clearhead import config as configuration
 from clearhead.train.start import begin, resume
 recipe, out, *runs = map(Path, sys.argv[1:])
 distributed.init_process_group("gloo")
-begin(configuration.load(recipe), out, "test")
+begin(load_config(recipe), out, "test")
 for run in runs:
     resume(run)
 distributed.destroy_process_group()
@@ -69,15 +69,15 @@ main()
 """
 
 
-def make_config(tmp_path: Path, task: str = "translate", *more: str) -> Config:
+def make_config(tmp_path: Path, task: str = "translate", *more: str) -> AnyConfig:
     pairs = "".join(f"{a} {b} {a}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklmnop")
     (tmp_path / "pairs.tsv").write_text(pairs + " ".join("abcd" * 20) + "\tlong\n", encoding="utf-8")
     words = [f"data.path={tmp_path / 'pairs.tsv'}", *SETTINGS, *more]
-    return configuration.override(configuration.defaults(task, "tiny"), words)
+    return override_config(default_config(task, "tiny"), words)
 
 
-def written(config: Config, path: Path) -> Path:
-    path.write_text(configuration.dump(config), encoding="utf-8")
+def written(config: AnyConfig, path: Path) -> Path:
+    path.write_text(dump(config), encoding="utf-8")
     return path
 
 
@@ -102,7 +102,7 @@ def together(tmp_path: Path, script: str, *arguments: object, restarts: int = 0)
     return done
 
 
-def stopped_at(step: int, run: Path, copy: Path, config: Config) -> Path:
+def stopped_at(step: int, run: Path, copy: Path, config: AnyConfig) -> Path:
     """The same run as if it had been killed after the checkpoint of a step, to go on with another configuration."""
     shutil.copytree(run, copy)
     for checkpoint in (copy / "checkpoints").glob("step-*"):
@@ -132,7 +132,7 @@ def assert_alike(run: Path, other: Path) -> None:
             torch.testing.assert_close(weight, expected[name], atol=1e-4, rtol=1e-4)
 
 
-def check_both_ways(config: Config, tmp_path: Path) -> None:
+def check_both_ways(config: AnyConfig, tmp_path: Path) -> None:
     """From the beginning, from one process to two, and from two to one."""
     one, two = tmp_path / "one", tmp_path / "two"
     begin(config, one, "test")

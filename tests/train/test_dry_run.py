@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from clearhead import config as configuration
-from clearhead.config import Config
-from clearhead.models.build import build
-from clearhead.run import Run
+from clearhead.config import AnyConfig
+from clearhead.run import Run, Sizes
+from clearhead.tasks import default_config, override_config, run_config
+from clearhead.tasks.base.network import build_network, load_network
 from clearhead.train.dry_run import TIMED, estimate, parts_of
 from clearhead.train.loop import Trainer
 from clearhead.train.start import begin
@@ -18,17 +18,17 @@ SMALL = ["model.dim=16", "model.heads=2", "model.layers=2", "tokenizer.kind=char
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Config:
+def config(tmp_path: Path) -> AnyConfig:
     (tmp_path / "t.txt").write_text("to be or not to be that is the question\n" * 300, encoding="utf-8")
     words = [f"data.path={tmp_path / 't.txt'}", *SMALL, "model.length=20", "data.batch_tokens=200"]
-    return configuration.override(configuration.defaults("lm", "tiny"), words)
+    return override_config(default_config("lm", "tiny"), words)
 
 
-def test_the_numbers_are_those_of_the_training(config: Config, tmp_path: Path) -> None:
+def test_the_numbers_are_those_of_the_training(config: AnyConfig, tmp_path: Path) -> None:
     found = estimate(config)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt"]
-    begin(configuration.override(config, ["train.max_steps=1"]), tmp_path / "run", "test")
-    network, _ = Run.open(tmp_path / "run").load_network()
+    begin(override_config(config, ["train.max_steps=1"]), tmp_path / "run", "test")
+    network, _ = load_network(Run.open(tmp_path / "run"), run_config(Run.open(tmp_path / "run")))
     assert found.parameters == parts_of(network)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     assert sum(found.parameters.values()) == parameters
@@ -39,31 +39,30 @@ def test_the_numbers_are_those_of_the_training(config: Config, tmp_path: Path) -
     assert found.minutes == pytest.approx(2000 * found.seconds_per_step / 60)
 
 
-def test_twice_the_batch_keeps_twice_the_activations(config: Config) -> None:
+def test_twice_the_batch_keeps_twice_the_activations(config: AnyConfig) -> None:
     once = estimate(config).memory["activations"]
-    twice = estimate(configuration.override(config, ["data.batch_tokens=400"])).memory["activations"]
+    twice = estimate(override_config(config, ["data.batch_tokens=400"])).memory["activations"]
     assert twice == pytest.approx(2 * once, rel=0.1)
 
 
-def test_steps_are_those_that_fit_in_the_minutes(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = configuration.override(config, ["train.max_minutes=0.01", "train.max_steps=100000000", "train.average=0.9"])
+def test_steps_are_those_that_fit_in_the_minutes(config: AnyConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = override_config(config, ["train.max_minutes=0.01", "train.max_steps=100000000", "train.average=0.9"])
     found = estimate(few)
     assert found.steps == round(0.6 / found.seconds_per_step)
     assert found.minutes == pytest.approx(0.01, rel=0.1)
     assert found.memory["average"] == found.memory["weights"]
 
 
-def test_accumulated_batches_count(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accumulated_batches_count(config: AnyConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     update = Trainer.update
     monkeypatch.setattr(Trainer, "update", lambda self, batches: (made.append(len(batches)), update(self, batches)))
-    found = estimate(configuration.override(config, ["train.accumulate=3"]))
+    found = estimate(override_config(config, ["train.accumulate=3"]))
     assert found.per_step == 600
     assert made == [1] + [3] * TIMED
 
 
 def test_tied_weights_count_once() -> None:
-    from clearhead.models.build import Sizes
 
-    model = build(configuration.defaults("lm", "tiny"), Sizes(vocabulary=50))
+    model = build_network(default_config("lm", "tiny"), Sizes(vocabulary=50))
     assert sum(parts_of(model).values()) == sum(parameter.numel() for parameter in model.parameters())

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clearhead import config as configuration
 from clearhead.data import builtin
 from clearhead.errors import DataError, RunError
+from clearhead.tasks import default_config, override_config
 from clearhead.train.evaluate import Confusion, evaluate
 from clearhead.train.start import begin
 
@@ -32,7 +32,7 @@ def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trained(task: str, out: Path, *more: str) -> Path:
     words = [*SMALL, *RUNS[task], *more]
-    begin(configuration.override(configuration.defaults(task, "tiny"), words), out, "test")
+    begin(override_config(default_config(task, "tiny"), words), out, "test")
     return out
 
 
@@ -99,7 +99,7 @@ def test_data_of_another_kind_and_a_run_without_a_model_are_refused(classifier: 
 
 
 def test_more_is_scored_than_at_each_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from clearhead.train.tasks import Translate
+    from clearhead.tasks.translate import Translate
 
     monkeypatch.setattr(Translate, "scored", 2)
     run = trained("translate", tmp_path / "run")

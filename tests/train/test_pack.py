@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file
 
 import clearhead
-from clearhead import config as configuration
 from clearhead.errors import ConfigError, RunError
 from clearhead.files import read_tensors, write_tensors
-from clearhead.models.build import Sizes, build
-from clearhead.run import ModelMeta, Run
+from clearhead.run import ModelMeta, Run, Sizes
+from clearhead.tasks import default_config, override_config, run_config
+from clearhead.tasks.base.network import build_network, load_network, load_weights, save_weights
 from clearhead.text import Tokenizer
 from clearhead.train.pack import MOMENTS, evenly, pack, thinned
 
@@ -26,11 +26,11 @@ SETTINGS = ["model.dim=24", "model.heads=3", "model.layers=2", "model.inner=29",
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     torch.manual_seed(3)
-    run = Run.create(tmp_path / "run", configuration.override(configuration.defaults("translate"), SETTINGS))
+    run = Run.create(tmp_path / "run", override_config(default_config("translate"), SETTINGS))
     vocabulary = Tokenizer.train("char", SENTENCES)
     vocabulary.save(run.path / "tokenizer.json")
     sizes = Sizes(vocabulary=len(vocabulary), pad=vocabulary.pad)
-    run.save_model(build(run.config, sizes).state_dict(), ModelMeta(sizes))
+    save_weights(run, run_config(run), build_network(run_config(run), sizes).state_dict(), ModelMeta(sizes))
     (run.path / "card.md").write_text("# run\n", encoding="utf-8")
     (run.path / "times.jsonl").write_text("{}\n", encoding="utf-8")
     (run.path / "checkpoints" / "step-00000004").mkdir(parents=True)
@@ -96,16 +96,16 @@ TIED = {
 
 
 def test_a_tied_weight_is_stored_once_and_loaded_under_all_its_names(run: Run) -> None:
-    stored, (whole, _) = load_file(run.path / "model.safetensors"), run.load_model()
+    stored, (whole, _) = load_file(run.path / "model.safetensors"), load_weights(run, run_config(run))
     assert whole.keys() - stored.keys() == TIED.keys()
     for name, first in TIED.items():
         torch.testing.assert_close(whole[name], stored[first], rtol=0, atol=0)
-    network, _ = run.load_network()
+    network, _ = load_network(run, run_config(run))
     assert network.output.linear.weight is network.target.tokens.table.weight
 
 
 def test_a_file_that_holds_every_copy_is_loaded_too(run: Run) -> None:
-    wanted, (whole, _) = logits(run.path), run.load_model()
+    wanted, (whole, _) = logits(run.path), load_weights(run, run_config(run))
     path = run.path / "model.safetensors"
     write_tensors(path, whole, read_tensors(path)[1])
     assert load_file(path).keys() >= TIED.keys()
@@ -134,7 +134,7 @@ def test_weights_that_do_not_fit_are_named(run: Run, change: str, sentence: str)
     tensors, header = read_tensors(path)
     write_tensors(path, changed(tensors, change), header)
     with pytest.raises(RunError, match=rf"run: model\.safetensors does not fit config\.yaml: {sentence}"):
-        run.load_network()
+        load_network(run, run_config(run))
 
 
 def test_a_weight_missing_under_its_first_name_is_missing(run: Run) -> None:
@@ -144,7 +144,7 @@ def test_a_weight_missing_under_its_first_name_is_missing(run: Run) -> None:
     write_tensors(path, tensors, header)
     names = r"output\.linear\.weight, source\.tokens\.table\.weight, target\.tokens\.table\.weight"
     with pytest.raises(RunError, match=f"it lacks {names}$"):
-        run.load_network()
+        load_network(run, run_config(run))
 
 
 # --- what is thinned ---

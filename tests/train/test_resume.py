@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from clearhead import config as configuration
-from clearhead.config import Config
+from clearhead.config import AnyConfig, dump
 from clearhead.errors import ConfigError, RunError
 from clearhead.files import read_tensors
 from clearhead.run import Run
+from clearhead.tasks import default_config, override_config
 from clearhead.train import checkpoints
 from clearhead.train.loop import Listener
 from clearhead.train.start import begin, make_trainer, resume
@@ -48,11 +48,11 @@ class StoppedError(Exception):
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Config:
+def config(tmp_path: Path) -> AnyConfig:
     pairs = "".join(f"{a} {b} {a}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklmnop")
     (tmp_path / "pairs.tsv").write_text(pairs, encoding="utf-8")
     words = [f"data.path={tmp_path / 'pairs.tsv'}", *SETTINGS]
-    return configuration.override(configuration.defaults("translate", "tiny"), words)
+    return override_config(default_config("translate", "tiny"), words)
 
 
 def stopping_at(step: int) -> Listener:
@@ -71,14 +71,14 @@ def files(run: Path) -> dict[str, object]:
 
 
 @pytest.fixture
-def whole(config: Config, tmp_path: Path) -> dict[str, object]:
+def whole(config: AnyConfig, tmp_path: Path) -> dict[str, object]:
     begin(config, tmp_path / "whole", "test")
     return files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("step", [1, 3, 4, 5, 8, 13, 17])
 def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
-    config: Config, whole: dict[str, object], tmp_path: Path, step: int
+    config: AnyConfig, whole: dict[str, object], tmp_path: Path, step: int
 ) -> None:
     run = tmp_path / "stopped"
     with pytest.raises(StoppedError):
@@ -96,8 +96,8 @@ def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
     ],
     ids=["plain", "without an average", "out of patience"],
 )
-def test_every_checkpoint_of_a_plain_run_is_used(config: Config, tmp_path: Path, settings: list[str]) -> None:
-    config, notes = configuration.override(config, settings), []
+def test_every_checkpoint_of_a_plain_run_is_used(config: AnyConfig, tmp_path: Path, settings: list[str]) -> None:
+    config, notes = override_config(config, settings), []
     begin(config, tmp_path / "whole", "test")
     with pytest.raises(StoppedError):
         begin(config, tmp_path / "stopped", "test", stopping_at(6))
@@ -109,10 +109,10 @@ def test_every_checkpoint_of_a_plain_run_is_used(config: Config, tmp_path: Path,
 
 
 @pytest.mark.parametrize("average", [0.0, 0.6])
-def test_whoever_stops_early_has_the_best_weights(config: Config, tmp_path: Path, average: float) -> None:
+def test_whoever_stops_early_has_the_best_weights(config: AnyConfig, tmp_path: Path, average: float) -> None:
     words = ["train.patience=2", "train.evaluate_every=2", "train.learning_rate=0.3", "train.schedule=stable"]
     words += ["train.optimizer=adamw", "train.max_steps=200", f"train.average={average}", "train.checkpoint_every=1"]
-    config, run, notes = configuration.override(config, words), tmp_path / "run", []
+    config, run, notes = override_config(config, words), tmp_path / "run", []
     found = begin(config, run, "test", Listener(on_note=notes.append))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     *evaluations, last = [(line["step"], line["loss"]) for line in lines if line["part"] == "validation"]
@@ -128,7 +128,7 @@ def test_whoever_stops_early_has_the_best_weights(config: Config, tmp_path: Path
 
 
 def test_a_damaged_checkpoint_is_named_and_passed_over(
-    config: Config, whole: dict[str, object], tmp_path: Path
+    config: AnyConfig, whole: dict[str, object], tmp_path: Path
 ) -> None:
     run, notes = tmp_path / "stopped", []
     with pytest.raises(StoppedError):
@@ -143,7 +143,7 @@ def test_a_damaged_checkpoint_is_named_and_passed_over(
 
 
 def test_a_torn_state_and_leftovers_of_a_kill_do_no_harm(
-    config: Config, whole: dict[str, object], tmp_path: Path
+    config: AnyConfig, whole: dict[str, object], tmp_path: Path
 ) -> None:
     run = tmp_path / "stopped"
     with pytest.raises(StoppedError):
@@ -156,14 +156,14 @@ def test_a_torn_state_and_leftovers_of_a_kill_do_no_harm(
     assert files(run) == whole
 
 
-def test_resuming_a_finished_run_changes_nothing(config: Config, tmp_path: Path) -> None:
+def test_resuming_a_finished_run_changes_nothing(config: AnyConfig, tmp_path: Path) -> None:
     begin(config, tmp_path / "run", "test")
     before = files(tmp_path / "run")
     resume(tmp_path / "run")
     assert files(tmp_path / "run") == before
 
 
-def test_another_run_s_folder_is_refused(config: Config, tmp_path: Path) -> None:
+def test_another_run_s_folder_is_refused(config: AnyConfig, tmp_path: Path) -> None:
     begin(config, tmp_path / "run", "test")
     with pytest.raises(ConfigError, match="holds another run; go on with `clearhead resume"):
         begin(config, tmp_path / "run", "test")
@@ -175,7 +175,7 @@ def test_another_run_s_folder_is_refused(config: Config, tmp_path: Path) -> None
         resume(tmp_path / "full")
 
 
-def test_a_checkpoint_of_another_version_is_refused(config: Config, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_version_is_refused(config: AnyConfig, tmp_path: Path) -> None:
     begin(config, tmp_path / "run", "test")
     newest = checkpoints.saved(tmp_path / "run" / "checkpoints")[0]
     document = json.loads((newest / "state.json").read_text(encoding="utf-8"))
@@ -184,7 +184,7 @@ def test_a_checkpoint_of_another_version_is_refused(config: Config, tmp_path: Pa
         checkpoints.load(newest)
 
 
-def test_a_loss_that_is_not_a_number_stops_the_run(config: Config, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_a_number_stops_the_run(config: AnyConfig, tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config)
     trainer = make_trainer(run, config, Listener())
     with torch.no_grad():
@@ -196,20 +196,19 @@ def test_a_loss_that_is_not_a_number_stops_the_run(config: Config, tmp_path: Pat
 KILLED = """
 import sys
 from pathlib import Path
-from clearhead import config as configuration
 from clearhead.train.start import begin, resume
 run = Path(sys.argv[1])
 if (run / "config.yaml").exists():
     resume(run)
 else:
-    begin(configuration.load(sys.argv[2]), run, "test")
+    begin(load_config(sys.argv[2]), run, "test")
 """
 
 
-def killed_until_finished(config: Config, tmp_path: Path, kills: int, name: str) -> Path:
+def killed_until_finished(config: AnyConfig, tmp_path: Path, kills: int, name: str) -> Path:
     """Start, kill at a random moment, go on, kill again …, then let it finish."""
     recipe, run, chance = tmp_path / "recipe.yaml", tmp_path / name, random.Random(name)
-    recipe.write_text(configuration.dump(config), encoding="utf-8")
+    recipe.write_text(dump(config), encoding="utf-8")
     command = [sys.executable, "-c", KILLED, str(run), str(recipe)]
     for kill in range(kills + 1):
         process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
@@ -220,7 +219,7 @@ def killed_until_finished(config: Config, tmp_path: Path, kills: int, name: str)
     return run
 
 
-def test_killed_processes_go_on_in_the_same_bits(config: Config, whole: dict[str, object], tmp_path: Path) -> None:
+def test_killed_processes_go_on_in_the_same_bits(config: AnyConfig, whole: dict[str, object], tmp_path: Path) -> None:
     assert files(killed_until_finished(config, tmp_path, kills=2, name="killed")) == whole
 
 
@@ -238,7 +237,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
-    config: Config, whole: dict[str, object], tmp_path: Path, small_disk: Path
+    config: AnyConfig, whole: dict[str, object], tmp_path: Path, small_disk: Path
 ) -> None:
     run, filler = small_disk / "run", small_disk / "filler"
 
@@ -257,7 +256,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
 
 
 @pytest.mark.slow
-def test_twenty_kills_at_random_moments(config: Config, tmp_path: Path) -> None:
-    longer = configuration.override(config, ["train.max_steps=3000"])
+def test_twenty_kills_at_random_moments(config: AnyConfig, tmp_path: Path) -> None:
+    longer = override_config(config, ["train.max_steps=3000"])
     begin(longer, tmp_path / "whole", "test")
     assert files(killed_until_finished(longer, tmp_path, kills=20, name="killed")) == files(tmp_path / "whole")

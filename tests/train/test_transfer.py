@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 import clearhead
-from clearhead import config as configuration
 from clearhead.cli.main import _run
-from clearhead.config import Config
+from clearhead.config import AnyConfig
 from clearhead.data import builtin
 from clearhead.errors import ConfigError, RunError
 from clearhead.files import read_tensors
-from clearhead.models.build import Sizes, build
-from clearhead.run import ModelMeta, Run
+from clearhead.run import ModelMeta, Run, Sizes
+from clearhead.tasks import default_config, override_config, run_config
+from clearhead.tasks.base.network import build_network, load_network, load_weights, save_weights
 from clearhead.text import Tokenizer
 from clearhead.train import board, checkpoints
 from clearhead.train.distributed import Team
@@ -64,18 +64,18 @@ def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "examples", lambda kind: whole(kind)[:: 37 if kind == "text" else 19])
 
 
-def made(task: str, *more: str) -> Config:
+def made(task: str, *more: str) -> AnyConfig:
     shape = SHAPE if task in TEXTS else ["model.dim=22"] if task == "words" else SHAPE[:4]
     kind = {"lm": ["tokenizer.kind=bpe", "tokenizer.size=97", "model.length=13", "model.positions=learned"]}
     data = [f"data.path={DATA[task]}"] if task in DATA else []
     words = [*data, *shape, *STEPS, *kind.get(task, []), *more]
-    return configuration.override(configuration.defaults(task, "tiny"), words)
+    return override_config(default_config(task, "tiny"), words)
 
 
 def finished(out: str, task: str, *more: str) -> dict[str, Tensor]:
     """Train a model and give its weights."""
     begin(made(task, *more), Path(out), "test")
-    return Run(Path(out)).load_model()[0]
+    return load_weights(Run(Path(out)), run_config(Run(Path(out))))[0]
 
 
 def begun(task: str, *more: str, out: str = "new") -> tuple[Trainer, list[str]]:
@@ -87,7 +87,7 @@ def begun(task: str, *more: str, out: str = "new") -> tuple[Trainer, list[str]]:
 def fresh(trainer: Trainer) -> dict[str, Tensor]:
     """The weights with which the same model would begin on its own."""
     torch.manual_seed(trainer.config.seed)
-    return build(trainer.task.config, trainer.task.meta.sizes).state_dict()
+    return build_network(trainer.task.config, trainer.task.meta.sizes).state_dict()
 
 
 def same(left: Tensor, right: Tensor) -> bool:
@@ -128,7 +128,7 @@ def test_a_language_model_gives_its_encoder(task: str, objective: str) -> None:
 def test_a_classifier_reads_exactly_as_the_masked_model_did() -> None:
     finished("lm", "lm", "model.objective=masked")
     trainer, _ = begun("classify", "train.start_from=lm")
-    language_model: Any = Run(Path("lm")).load_network()[0]
+    language_model: Any = load_network(Run(Path("lm")), run_config(Run(Path("lm"))))[0]
     classifier: Any = trainer.model.eval()
     ids = torch.randint(6, trainer.task.meta.sizes.vocabulary, (3, 11))
     ids[1, 7:] = ids[2, 5:] = trainer.task.meta.sizes.pad
@@ -248,8 +248,8 @@ def test_the_average_begins_there_too() -> None:
 
 def test_small_weights_of_a_packed_model_are_read() -> None:
     theirs = finished("lm", "lm")
-    facts = Run(Path("lm")).load_model()[1]
-    Run(Path("lm")).save_model(theirs, facts, half=True)
+    facts = load_weights(Run(Path("lm")), run_config(Run(Path("lm"))))[1]
+    save_weights(Run(Path("lm")), run_config(Run(Path("lm"))), theirs, facts, half=True)
     trainer, _ = begun("classify", "train.start_from=lm")
     name = "stack.blocks.0.feed_forward.inner.weight"
     assert same(trainer.model.state_dict()[f"encoder.{name}"], theirs[name].half().float())
@@ -466,7 +466,7 @@ def test_words_of_which_the_tokenizer_has_none_are_named() -> None:
 def test_models_of_one_task_without_a_common_weight_are_named() -> None:
     config = made("caption")
     sizes = Sizes(vocabulary=31, channels=3, height=16, width=24)
-    Run.create(Path("cross"), config).save_model(build(config, sizes).state_dict(), ModelMeta(sizes))
+    Run.create(Path("cross"), config).save_model(build_network(config, sizes).state_dict(), ModelMeta(sizes))
     with pytest.raises(ConfigError, match=r"^train\.start_from=cross: none of its \d+ tensors has the name and shape"):
         begun("caption", "train.start_from=cross", "model.architecture=sequence")
 

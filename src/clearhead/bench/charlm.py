@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from clearhead.bench.figures import Figure
 from clearhead.bench.peers import RATE, Gpt, Peer, as_torch_comes, transformers_gpt
-from clearhead.config import defaults, override
 from clearhead.data import read
 from clearhead.run import Run
+from clearhead.tasks import default_config, override_config
 from clearhead.train.loop import Listener
 from clearhead.train.start import make_trainer
 
@@ -113,7 +113,9 @@ def write_parts(text: str, folder: Path) -> Path:
 
 def train_ours(parts: Path, seed: int, settings: Sequence[str] = SETTINGS) -> Trained:
     """To the end of the schedule, through the ordinary trainer."""
-    config = override(defaults("lm"), [*settings, "data.kind=text", f"data.path={parts}", f"train.seed={seed}"])
+    config = override_config(
+        default_config("lm"), [*settings, "data.kind=text", f"data.path={parts}", f"train.seed={seed}"]
+    )
     with TemporaryDirectory() as folder:
         trainer = make_trainer(Run(Path(folder)), config, Listener())
         found = trainer.train()

@@ -19,16 +19,14 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from clearhead.api import Model, load
 from clearhead.bench.figures import Figure
 from clearhead.bench.marian import marian, translate
 from clearhead.bench.measure import MakeTurn, Turn, side_by_side_apart
-from clearhead.config import TranslateModel
 from clearhead.data import read
 from clearhead.decode import Prompts, Settings, Special, write, write_all
 from clearhead.engines.compiled import Compiled
@@ -39,6 +37,7 @@ from clearhead.engines.threads import cores
 from clearhead.interop.ct2 import library, numbers, save, tokens_of
 from clearhead.models.initialise import initialise
 from clearhead.models.seq2seq import Seq2Seq
+from clearhead.tasks.translate import TranslateModel, Translator
 
 SOURCE, STEPS = 20, 30  # tokens, the stop of the source included
 THREADS = (1, 2)
@@ -93,7 +92,7 @@ Taken = Mapping[str, float]  # milliseconds of each engine
 
 def run(peers: bool) -> Iterator[Figure]:
     """The table of each size, and real text, which is looked for first."""
-    sources = held_out(load(TEXT_MODEL), SENTENCES)
+    sources = held_out(Translator.load(TEXT_MODEL), SENTENCES)
     for size in SIZES:
         table = {}
         for cell, taken in milliseconds(size, peers):
@@ -270,7 +269,7 @@ def best(taken: Taken) -> float:
 
 def text_milliseconds(peers: bool, sources: list[list[int]]) -> dict[str, float]:
     """How long each engine takes to translate sentences, from tokens to tokens."""
-    model = load(TEXT_MODEL)
+    model = Translator.load(TEXT_MODEL)
     by_threads = {f"{TORCH}, {threads} threads": partial(torch_text_turn, sources, threads) for threads in THREADS}
     turns: dict[str, MakeTurn] = {**by_threads}
     if native() is not None:
@@ -286,42 +285,45 @@ def text_milliseconds(peers: bool, sources: list[list[int]]) -> dict[str, float]
     return {TORCH: min(taken.pop(name) for name in by_threads), **taken}
 
 
-def held_out(model: Model, sentences: int) -> list[list[int]]:
+def held_out(model: Translator, sentences: int) -> list[list[int]]:
     """The tokens of sentences that the model has not learned from."""
     data = model.config.data
     pairs = read(data.path, kind="pairs", validation=data.validation).validation
     return model.tokenizer.encode_batch([pair.source for pair in islice(pairs, sentences)])
 
 
-def special_of(model: Model) -> Special:
+def special_of(model: Translator) -> Special:
     """The tokens of a model that have a meaning of their own."""
     return Special(model.tokenizer.pad, model.tokenizer.start, model.tokenizer.stop)
 
 
-def copied(model: Model, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2:
+def copied(model: Translator, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2:
     """The model in CTranslate2."""
     names = tokens_of(model.tokenizer)
-    return open_ct2(model.network, names, special_of(model), folder, examples=examples, int8=int8)
+    network: Any = model.network
+    return open_ct2(network, names, special_of(model), folder, examples=examples, int8=int8)
 
 
 def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
     """torch's operations."""
-    model = load(TEXT_MODEL)
-    turn = partial(write_all, Flat(model.network, many=True), sources, special_of(model), Settings(beams=BEAMS))
+    model = Translator.load(TEXT_MODEL)
+    turn = partial(
+        write_all, Flat(cast(Any, model.network), many=True), sources, special_of(model), Settings(beams=BEAMS)
+    )
     return partial(_with_threads, threads, turn)
 
 
 def compiled_text_turn(sources: list[list[int]], int8: bool) -> Turn:
     """Native code, in a stream for each core."""
-    model = load(TEXT_MODEL)
-    stepper, special = _compiled(model.network, int8), special_of(model)
+    model = Translator.load(TEXT_MODEL)
+    stepper, special = _compiled(cast(Any, model.network), int8), special_of(model)
     turn = partial(write_all, stepper, sources, special, Settings(beams=BEAMS), streams=cores())
     return partial(_with_threads, 1, turn)
 
 
 def ct2_text_turn(sources: list[list[int]], folder: Path, patience: float, int8: bool = False) -> Turn:
     """CTranslate2, a worker for each core."""
-    model = load(TEXT_MODEL)
+    model = Translator.load(TEXT_MODEL)
     engine = copied(model, folder, int8=int8)
     engine.patience = patience
     return partial(engine.write_all, sources, special_of(model), Settings(beams=BEAMS))

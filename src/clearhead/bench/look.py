@@ -24,9 +24,11 @@ from torch import Tensor
 from clearhead.bench.figures import Figure
 from clearhead.bench.measure import Round, in_own_process, median_ratio, medians, rounds_together, side_by_side
 from clearhead.bench.peers import Gpt, transformers_gpt2
-from clearhead.config import Config, defaults, override
+from clearhead.config import AnyConfig
 from clearhead.look.capture import capture
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import default_config, override_config
+from clearhead.tasks.base.network import build_network
 
 PLAIN, ALL, ALONE = "plain forward", "all weights and the answer", "all weights"
 ONE = "one head of one layer"
@@ -86,8 +88,8 @@ def our_translator(size: Translator) -> Any:
     """An encoder-decoder of random weights."""
     torch.manual_seed(1)
     sizes = {"layers": size.layers, "dim": size.dim, "heads": size.heads, "inner": size.inner}
-    config = override(defaults("translate"), [f"model.{name}={value}" for name, value in sizes.items()])
-    return build(config, Sizes(vocabulary=size.vocabulary)).eval()
+    config = override_config(default_config("translate"), [f"model.{name}={value}" for name, value in sizes.items()])
+    return build_network(config, Sizes(vocabulary=size.vocabulary)).eval()
 
 
 def seen(
@@ -176,7 +178,7 @@ def has_lens() -> bool:
     return find_spec("transformer_lens") is not None
 
 
-def gpt_config(size: Gpt) -> Config:
+def gpt_config(size: Gpt) -> AnyConfig:
     """A language model with the parts of GPT-2."""
     settings = {
         "layers": size.layers,
@@ -189,12 +191,12 @@ def gpt_config(size: Gpt) -> Config:
         "feed_forward": "gelu",
         "tied": "false",
     }
-    return override(defaults("lm"), [f"model.{name}={value}" for name, value in settings.items()])
+    return override_config(default_config("lm"), [f"model.{name}={value}" for name, value in settings.items()])
 
 
 def our_gpt(size: Gpt) -> Any:
     """A GPT-2 of ours, of random weights."""
-    return build(gpt_config(size), Sizes(vocabulary=size.vocabulary)).eval()
+    return build_network(gpt_config(size), Sizes(vocabulary=size.vocabulary)).eval()
 
 
 @torch.no_grad()

@@ -52,7 +52,7 @@ def translations(name: str, count: int) -> dict[str, frozenset[str]]:
 
     The two differ where two hypotheses are equally likely up to the last digit of a float.
     """
-    from clearhead.api import load
+    from clearhead import load
 
     model, sentences = load(name), real_sentences(count)
     together = model.translate(sentences)

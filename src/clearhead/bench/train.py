@@ -23,8 +23,8 @@ import torch
 from clearhead.bench.figures import Figure
 from clearhead.bench.measure import Round, median_ratio, medians, rounds_apart
 from clearhead.bench.peers import BETAS, CLIP, PEERS, RATE, WEIGHT_DECAY, Gpt
-from clearhead.config import defaults, override
 from clearhead.run import Run
+from clearhead.tasks import default_config, override_config
 from clearhead.text import SPECIALS
 from clearhead.train.loop import Listener, Trainer
 from clearhead.train.start import make_trainer
@@ -101,7 +101,7 @@ def our_trainer(size: Gpt, folder: Path, *, bias: bool = True) -> Trainer:
         "train.warmup=0",
         "train.max_steps=1000000",
     )
-    return make_trainer(Run(folder), override(defaults("lm"), settings), Listener())
+    return make_trainer(Run(folder), override_config(default_config("lm"), settings), Listener())
 
 
 def our_turn(size: Gpt, folder: Path, *, bias: bool) -> Callable[[], None]:

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.bench.figures import Figure
-from clearhead.config import Config, defaults, override
+from clearhead.config import AnyConfig
 from clearhead.errors import DataError
 from clearhead.run import Run
+from clearhead.tasks import default_config, override_config
+from clearhead.tasks.base.task import Task
+from clearhead.tasks.words import ROW, Words, human_scores
 from clearhead.train.loop import Listener, Trainer
 from clearhead.train.start import make_trainer
-from clearhead.train.task import Task
-from clearhead.train.tasks.words import ROW, Words, human_scores
 
 EPOCHS = 5
 LAST_RATE = 1e-4  # where gensim's straight line ends; ours ends at 0
@@ -117,9 +118,9 @@ def scored(vectors: NDArray[Any], words: list[str]) -> dict[str, float]:
 
 def our_trainer(folder: Path, seed: int, settings: Sequence[str] = SETTINGS) -> Trainer:
     """The ordinary trainer, with as many steps as make the epochs."""
-    run, config = Run(folder), override(defaults("words"), [*settings, f"train.seed={seed}"])
+    run, config = Run(folder), override_config(default_config("words"), [*settings, f"train.seed={seed}"])
     steps = EPOCHS * len(make_trainer(run, config, Listener()).cursor)
-    return make_trainer(run, override(config, [f"train.max_steps={steps}"]), Listener())
+    return make_trainer(run, override_config(config, [f"train.max_steps={steps}"]), Listener())
 
 
 def train_ours(trainer: Trainer, lists: Sequence[Sequence[str]]) -> Learned:
@@ -129,19 +130,19 @@ def train_ours(trainer: Trainer, lists: Sequence[Sequence[str]]) -> Learned:
     return Learned(speed, {score.name: 100 * score.value for score in found.scores})
 
 
-def word_lists(task: Task) -> list[list[str]]:
+def word_lists(task: Task[Any]) -> list[list[str]]:
     """The training text without rare words and marks, in lists as long as our rows."""
     assert isinstance(task, Words)
     (ids,) = task.train.read(np.array([0]), len(task.train))
     ids = ids[np.isin(ids, task.known)]
-    names = np.array(task.vocabulary.pieces(range(len(task.vocabulary))), dtype=object)
+    names = np.array(task.tokenizer.pieces(range(len(task.tokenizer))), dtype=object)
     return [names[ids[first : first + ROW]].tolist() for first in range(0, len(ids), ROW)]
 
 
 # --- gensim's ---
 
 
-def train_gensim(lists: list[list[str]], config: Config) -> Learned:
+def train_gensim(lists: list[list[str]], config: AnyConfig) -> Learned:
     """Word2Vec with the settings of ours, by all cores."""
     models = import_module("gensim.models")
     model = models.Word2Vec(

@@ -16,7 +16,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare finished runs of one task."""
-    from clearhead.bundled import find
+    from clearhead.run import find
     from clearhead.train import compare as comparing
 
     if out is not None:

@@ -26,10 +26,11 @@ def show(
 ) -> None:
     """Print the whole configuration as YAML that can be saved and edited; each line says what it means."""
     from clearhead import config
+    from clearhead.tasks import default_config, load_config, override_config
 
     is_file = name.endswith((".yaml", ".yml")) or Path(name).is_file()
-    chosen = config.load(name) if is_file else config.defaults(name, size)
-    chosen = config.override(chosen, overrides or [])
+    chosen = load_config(name) if is_file else default_config(name, size)
+    chosen = override_config(chosen, overrides or [])
     if as_json:
         print_json(chosen.model_dump(mode="json"))
     else:

@@ -12,7 +12,7 @@ from clearhead.cli.output import Json, console, print_json
 from clearhead.cli.steps import show_steps
 
 if TYPE_CHECKING:
-    from clearhead.api import Model
+    from clearhead import Model
 
 # What lets a model of this size learn the built-in pairs in a minute and a half on two cores.
 SETTINGS = (
@@ -53,13 +53,13 @@ def demo(
 
 def _train_and_use(place: Path, as_json: bool) -> None:
     import clearhead
-    from clearhead import config
     from clearhead.cli.train import Display
+    from clearhead.tasks import default_config, override_config
     from clearhead.train.start import begin
 
     screen = console(stderr=as_json)
     screen.print("Training a translator, English to Spanish, on the 50,000 sentence pairs that come with Clearhead.\n")
-    chosen = config.override(config.defaults("translate"), SETTINGS)
+    chosen = override_config(default_config("translate"), SETTINGS)
     with Display(silent=as_json) as display:
         display.saying_how_to_resume(place)
         found = begin(chosen, place, "clearhead demo", display.listener())

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.options import ModelPath
 from clearhead.cli.output import Json, console, print_json, print_table
-from clearhead.cli.use import ModelPath
 
 if TYPE_CHECKING:
+    from clearhead.tasks.base.task import Evaluation
     from clearhead.train.evaluate import Confusion
-    from clearhead.train.task import Evaluation
 
 FEW = 12  # labels of which a terminal has room for the whole matrix
 
@@ -22,7 +22,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a finished model."""
-    from clearhead.bundled import find
+    from clearhead.run import find
     from clearhead.train.evaluate import evaluate as score
 
     found = score(find(run), data, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.options import ModelPath
 from clearhead.cli.output import Json, console, notes, print_json
-from clearhead.cli.use import ModelPath
 from clearhead.errors import ConfigError, nearest
 
 if TYPE_CHECKING:

@@ -14,7 +14,27 @@ from typing import Annotated
 import typer
 
 from clearhead import __version__
-from clearhead.cli import bench, compare, config, data, demo, eval, look, models, pack, serve, studio, train, use, words
+from clearhead.cli import (
+    bench,
+    caption,
+    classify,
+    compare,
+    config,
+    data,
+    demo,
+    embed,
+    eval,
+    generate,
+    look,
+    models,
+    pack,
+    predict,
+    serve,
+    studio,
+    train,
+    translate,
+    words,
+)
 from clearhead.errors import ClearheadError
 
 STOPPED = 130  # what Ctrl-C exits with
@@ -31,11 +51,12 @@ app.command("train")(train.train)
 app.command("resume")(train.resume)
 app.command("eval")(eval.evaluate)
 app.command("compare")(compare.compare)
-app.command("translate")(use.translate)
-app.command("generate")(use.generate)
-app.command("classify")(use.classify)
-app.command("caption")(use.caption)
-app.command("embed")(use.embed)
+app.command("translate")(translate.translate)
+app.command("generate")(generate.generate)
+app.command("classify")(classify.classify)
+app.command("caption")(caption.caption)
+app.command("embed")(embed.embed)
+app.command("predict")(predict.predict)
 app.command("words")(words.words)
 app.command("look")(look.look)
 app.command("serve")(serve.serve)

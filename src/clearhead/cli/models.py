@@ -12,7 +12,7 @@ import typer
 from clearhead.cli.output import Json, console, print_json
 
 if TYPE_CHECKING:
-    from clearhead.bundled import Description
+    from clearhead.run import Description
 
 
 def models(
@@ -27,9 +27,9 @@ def models(
 
 
 def _list(as_json: bool) -> None:
-    from clearhead.bundled import bundled
+    from clearhead.run import BUNDLED, bundled_names, describe
 
-    found = bundled()
+    found = [describe(BUNDLED / name) for name in bundled_names()]
     if as_json:
         print_json([asdict(model) for model in found])
     elif found:
@@ -41,7 +41,7 @@ def _list(as_json: bool) -> None:
 
 
 def _show(name: str, as_json: bool) -> None:
-    from clearhead.bundled import describe, find, read_card
+    from clearhead.run import describe, find, read_card
 
     place = find(name)
     if as_json:

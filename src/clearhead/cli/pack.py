@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from clearhead.cli.options import ModelPath
 from clearhead.cli.output import Json, console, print_json, print_table
-from clearhead.cli.use import ModelPath
 
 
 def pack(
@@ -19,7 +19,7 @@ def pack(
     as_json: Json = False,
 ) -> None:
     """Copy what is needed to use a finished run, without its checkpoints."""
-    from clearhead.bundled import find
+    from clearhead.run import find
     from clearhead.train.pack import pack as pack_run
 
     parts = pack_run(find(run), out, half)

@@ -30,7 +30,7 @@ def studio(
         from clearhead.serve.studio.opening import open_studio
     except ModuleNotFoundError as missing:
         raise ConfigError(f"the Studio needs {missing.name}: pip install 'clearhead[studio]'") from None
-    from clearhead.bundled import names
+    from clearhead.run import bundled_names as names
 
     service = Service.load(models or _first("en-es", names()))
 

@@ -16,11 +16,11 @@ from clearhead.cli.eval import print_scores
 from clearhead.cli.output import Json, console, print_json
 
 if TYPE_CHECKING:
-    from clearhead.config import Config
+    from clearhead.config import AnyConfig
+    from clearhead.tasks.base.task import Evaluation
     from clearhead.train.board import Board
     from clearhead.train.loop import Listener, Step
     from clearhead.train.schedules import Progress
-    from clearhead.train.task import Evaluation
 
 
 def train(
@@ -33,12 +33,12 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model on your own data."""
-    from clearhead import config as configuration
+    from clearhead.tasks import default_config, load_config, override_config
 
     is_recipe = what.endswith((".yaml", ".yml"))
-    config = configuration.load(what) if is_recipe else configuration.defaults(what, size)
+    config = load_config(what) if is_recipe else default_config(what, size)
     words = ([f"data.path={data}"] if data is not None else []) + (overrides or [])
-    config = configuration.override(config, words)
+    config = override_config(config, words)
     if dry_run:
         _estimate(config, as_json)
         return
@@ -47,7 +47,7 @@ def train(
     _begin(config, place, command, as_json)
 
 
-def _begin(config: Config, out: Path, command: str, as_json: bool) -> None:
+def _begin(config: AnyConfig, out: Path, command: str, as_json: bool) -> None:
     from clearhead.train.start import begin
 
     with Display(silent=as_json) as display, display.listening(out) as listener:
@@ -55,7 +55,7 @@ def _begin(config: Config, out: Path, command: str, as_json: bool) -> None:
     report(out, found, as_json)
 
 
-def _estimate(config: Config, as_json: bool) -> None:
+def _estimate(config: AnyConfig, as_json: bool) -> None:
     from clearhead.train.dry_run import estimate
 
     found = estimate(config, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True))

@@ -18,7 +18,7 @@ from clearhead.look.figures.heads import KINDS
 from clearhead.look.terminal import show_bars, show_matrix
 
 if TYPE_CHECKING:
-    from clearhead.api import Model
+    from clearhead import Model
     from clearhead.look.figures import Figure
     from clearhead.look.look import Attended, Look
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from torch import Tensor
@@ -19,9 +15,6 @@ from clearhead.look import figures
 from clearhead.look.figures.heads import KINDS
 from clearhead.look.figures.importance import by_kind
 from clearhead.look.terminal import show_bars, show_matrix
-
-if TYPE_CHECKING:
-    from clearhead.train.task import Task
 
 BATCHES = 8  # of the data, to measure how important heads are
 NEIGHBOURS = 8  # of each word on a map
@@ -64,8 +57,7 @@ def words(asked: Asked) -> Shown:
 
     model, wanted = asked.model, asked.text.split()
     near = {word: model.neighbours(word, NEIGHBOURS) for word in wanted}  # says so if it is no model of words
-    ids = model.tokenizer.word_ids()
-    vectors, names = model.network.vectors[ids], model.tokenizer.pieces(ids)
+    vectors, names = model.vectors()
     rows = and_neighbours(vectors, names, wanted, NEIGHBOURS)
     method: Any = asked.method or "pca"
     found = word_map(vectors[rows], [names[row] for row in rows], method)
@@ -85,29 +77,14 @@ def importance(asked: Asked) -> Shown:
     method = asked.method or "gradient"
     if method not in methods:
         raise ConfigError(f"unknown method {method}; {nearest(method, methods)}")
-    with _task(asked) as task:
-        found = methods[method](asked.model.network, list(islice(task.validation(), BATCHES)), task.loss)
+    batches, loss = asked.model.validation_batches(asked.data, BATCHES)
+    found = methods[method](asked.model.network, batches, loss)
 
     def on_screen(screen: Console) -> None:
         for kind, table in by_kind(found.heads).items():
             show_heads(screen, table.clamp(min=0), KINDS.get(kind, kind))
 
     return Shown(found.to_json, partial(figures.importance, found, width=asked.width), on_screen)
-
-
-@contextmanager
-def _task(asked: Asked) -> Iterator[Task]:
-    """The model's own task, on the data it was trained with or on other data."""
-    from clearhead.train.task import Workspace
-    from clearhead.train.tasks import TASKS
-
-    config = asked.model.config
-    if asked.data is not None:
-        config = config.model_copy(update={"data": config.data.model_copy(update={"path": asked.data})})
-    vocabulary = asked.model.run.load_tokenizer()
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        workspace = Workspace(Path(folder), vocabulary, asked.model.meta, whole=asked.data is not None)
-        yield TASKS[config.task](config, workspace)
 
 
 def induction(asked: Asked) -> Shown:
@@ -124,8 +101,8 @@ def induction(asked: Asked) -> Shown:
 
 def history(asked: Asked) -> Shown:
     """One example at every evaluation; the last layer unless said."""
+    from clearhead.look.attention_log import read_attention
     from clearhead.look.history import read_history
-    from clearhead.train.watch import read_attention
 
     found = read_history(asked.model.run.path / "attention", read_attention)
     kind = asked.kind or figures.first_kind(found)

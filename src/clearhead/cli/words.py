@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from clearhead.cli.options import ModelPath
 from clearhead.cli.output import Json, print_json
-from clearhead.cli.use import ModelPath
 from clearhead.errors import ConfigError, nearest
 
 QUESTIONS = {"neighbours": ("WORD",), "analogy": ("A", "B", "C")}

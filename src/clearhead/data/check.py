@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from clearhead.config import DataKind, defaults
+from clearhead.config import DataKind
 from clearhead.data import faults, measures, pairs, pictures
 from clearhead.data.examples import Pixels
 from clearhead.data.faults import Fault
@@ -155,7 +155,7 @@ def _unknown(view: View, train: Sequence[Keyed], held_out: Sequence[Keyed]) -> t
         return None, ()
     learn, measure = (_texts(view, measures.spread(members)) for members in (train, held_out))
     try:
-        return measures.unknown(defaults(view.task).tokenizer, learn, measure), ()
+        return measures.unknown(view.tokenizer, learn, measure), ()
     except TextError as problem:
         return None, (Fault(f"no vocabulary: {problem}", 1),)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from clearhead.config import DataKind, Task
+from clearhead.config import DataKind, TokenizerConfig
 from clearhead.data import faults
 
 
@@ -14,13 +14,14 @@ from clearhead.data import faults
 class View:
     """One kind of example; `key` is what `splits.identity` makes of its source."""
 
-    task: Task
+    task: str
     unit: str
     texts: Mapping[str, Callable[[Any], Iterable[str]]]  # side -> its texts
     row: Callable[[bytes, Any], Hashable]  # (key, example) -> what makes it a duplicate of another
     answer: Callable[[Any], Hashable] | None  # what a model is to say; none where many answers are right
     classes: Callable[[Any], Iterable[str]] | None
     look: Callable[[Any], Iterator[str]]  # what is wrong with an example
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)  # that its task trains by default
 
 
 VIEWS: dict[DataKind, View] = {
@@ -50,6 +51,7 @@ VIEWS: dict[DataKind, View] = {
         answer=lambda example: example.tags,
         classes=lambda example: example.tags,
         look=faults.in_tagged,
+        tokenizer=TokenizerConfig(kind="word"),
     ),
     "images": View(
         task="vision",
@@ -68,5 +70,6 @@ VIEWS: dict[DataKind, View] = {
         answer=None,
         classes=None,
         look=faults.in_captioned,
+        tokenizer=TokenizerConfig(kind="word"),
     ),
 }

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from clearhead.errors import ProbeError
 from clearhead.look.adapters import Call, attention_calls
+from clearhead.look.build import evaluating
+from clearhead.look.inputs import patch_names
 from clearhead.look.look import Attended, Look
-from clearhead.look.see import evaluating, patch_names
 
 Inputs = Tensor | Sequence[Tensor] | Mapping[str, Any]
 Words = Sequence[str] | Mapping[str, Sequence[str]]

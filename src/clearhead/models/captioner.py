@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CaptionModel
+from clearhead.config import PatchConfig
 from clearhead.models import assemble
 from clearhead.models.lm import LanguageModel, TextState
 from clearhead.models.seq2seq import AttentionWriter
@@ -25,7 +25,7 @@ from clearhead.nn import PatchEmbedding, prefix_mask
 class CrossCaptioner(AttentionWriter):
     """The translator with an image for its source; the class token, which stands first, can be looked at too."""
 
-    def __init__(self, config: CaptionModel, size: int, channels: int, height: int, width: int, pad: int = 0):
+    def __init__(self, config: PatchConfig, size: int, channels: int, height: int, width: int, pad: int = 0):
         super().__init__(config, size, pad)
         self.patches = PatchEncoder(config, channels, height, width)
 
@@ -38,7 +38,7 @@ class CrossCaptioner(AttentionWriter):
 class SequenceCaptioner(nn.Module):
     """A language model whose text begins with an image: patches see each other, words see all before them."""
 
-    def __init__(self, config: CaptionModel, size: int, channels: int, pad: int = 0):
+    def __init__(self, config: PatchConfig, size: int, channels: int, pad: int = 0):
         super().__init__()
         self.config = config
         self.text = LanguageModel(config, size, pad)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from clearhead.config import ClassifyModel, ModelConfig
+from clearhead.config import ModelConfig, PooledConfig
 from clearhead.models import assemble
 from clearhead.models.assemble import TokenInput
 from clearhead.nn import SequenceOutput, TokenOutput, padding_mask
@@ -32,7 +32,7 @@ class TextEncoder(nn.Module):
 class Classifier(nn.Module):
     """One label for a text, read from the class token, the mean or the last token."""
 
-    def __init__(self, config: ClassifyModel, size: int, classes: int, pad: int = 0):
+    def __init__(self, config: PooledConfig, size: int, classes: int, pad: int = 0):
         super().__init__()
         self.encoder = TextEncoder(config, size, pad)
         self.dropout = Dropout(config.dropout)

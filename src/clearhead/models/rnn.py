@@ -20,13 +20,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CaptionModel, ModelConfig, TextModel, TranslateModel
+from clearhead.config import ModelConfig, RecurrentConfig
 from clearhead.models import assemble
 from clearhead.models.assemble import TokenInput
 from clearhead.nn import Recurrent, State, TokenOutput, attention, pick_one, softmax
 from clearhead.nn.dropout import Dropout
-
-RnnConfig = TranslateModel | TextModel | CaptionModel
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def plain_tokens(config: ModelConfig, size: int, pad: int | None = None) -> Toke
     return TokenInput(config.model_copy(update={"positions": "none", "position_concat": False}), size, pad)
 
 
-def recurrent(config: RnnConfig, inputs: int) -> Recurrent:
+def recurrent(config: RecurrentConfig, inputs: int) -> Recurrent:
     """A network of the configured cell that reads vectors of size `inputs` in one direction."""
     return Recurrent(config.cell, inputs, config.dim, config.layers, dropout=config.dropout)
 
@@ -63,7 +61,7 @@ def recurrent(config: RnnConfig, inputs: int) -> Recurrent:
 class FirstState(nn.Module):
     """s_0 = tanh(W c) for every layer, and for an LSTM its cell state likewise."""
 
-    def __init__(self, config: RnnConfig):
+    def __init__(self, config: RecurrentConfig):
         super().__init__()
         self.parts, self.layers = 2 if config.cell == "lstm" else 1, config.layers
         self.linear = nn.Linear(config.dim, self.parts * self.layers * config.dim)
@@ -77,7 +75,7 @@ class FirstState(nn.Module):
 class ContextDecoder(nn.Module):
     """s_t = g(y_t, s_{t-1}, c): the same context at every step, so all steps are one call of the network."""
 
-    def __init__(self, config: RnnConfig):
+    def __init__(self, config: RecurrentConfig):
         super().__init__()
         self.network = recurrent(config, 2 * config.dim)
 
@@ -90,7 +88,7 @@ class ContextDecoder(nn.Module):
 class AttentionDecoder(nn.Module):
     """s_t = g(y_t, s_{t-1}, c_t): before each step, the last state looks for what it needs now."""
 
-    def __init__(self, config: TranslateModel):
+    def __init__(self, config: RecurrentConfig):
         super().__init__()
         self.network = recurrent(config, 2 * config.dim)
         self.score = assemble.SCORES[config.score](config.dim, 1)
@@ -120,7 +118,7 @@ class AttentionDecoder(nn.Module):
 class RnnWriter(nn.Module, ABC):
     """Reads something and writes a text about it; what `read` takes is all that differs from task to task."""
 
-    def __init__(self, config: RnnConfig, size: int, decoder: ContextDecoder | AttentionDecoder, pad: int = 0):
+    def __init__(self, config: RecurrentConfig, size: int, decoder: ContextDecoder | AttentionDecoder, pad: int = 0):
         super().__init__()
         self.pad = pad
         self.target = plain_tokens(config, size, pad)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from clearhead.config import CaptionModel
+from clearhead.config import RecurrentPatchConfig
 from clearhead.models.rnn import ContextDecoder, Memory, RnnWriter
 from clearhead.models.vit import PatchEncoder
 
@@ -17,7 +17,7 @@ from clearhead.models.vit import PatchEncoder
 class RnnCaptioner(RnnWriter):
     """Looks at the image once, then writes."""
 
-    def __init__(self, config: CaptionModel, size: int, channels: int, height: int, width: int, pad: int = 0):
+    def __init__(self, config: RecurrentPatchConfig, size: int, channels: int, height: int, width: int, pad: int = 0):
         super().__init__(config, size, ContextDecoder(config), pad)
         self.patches = PatchEncoder(config, channels, height, width)
         self.project = nn.Linear(config.dim, config.dim)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from clearhead.config import TextModel
+from clearhead.config import RecurrentConfig
 from clearhead.models.rnn import plain_tokens, recurrent
 from clearhead.nn import State, TokenOutput
 from clearhead.nn.dropout import Dropout
@@ -27,7 +27,7 @@ class RnnTextState:
 class RnnLanguageModel(nn.Module):
     """p(next token | a state that has read all before it)."""
 
-    def __init__(self, config: TextModel, size: int, pad: int = 0):
+    def __init__(self, config: RecurrentConfig, size: int, pad: int = 0):
         super().__init__()
         self.config, self.pad = config, pad
         self.tokens = plain_tokens(config, size)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from clearhead.config import ContextName, TranslateModel
+from clearhead.config import AlignedConfig, ContextName
 from clearhead.errors import ConfigError
 from clearhead.models.rnn import AttentionDecoder, ContextDecoder, Memory, RnnWriter, plain_tokens, recurrent
 from clearhead.nn import Recurrent, State, padding_mask, sum_of_states
@@ -49,7 +49,7 @@ SUMMARIES: dict[ContextName, Summary] = {"last": last_state, "sum": all_states, 
 class RnnSeq2Seq(RnnWriter):
     """Reads the source with one recurrent network, writes the target with another. Padding stands on the right."""
 
-    def __init__(self, config: TranslateModel, size: int, pad: int = 0):
+    def __init__(self, config: AlignedConfig, size: int, pad: int = 0):
         attentive = config.context == "attention"
         super().__init__(config, size, AttentionDecoder(config) if attentive else ContextDecoder(config), pad)
         self.source = self.target if config.tied else plain_tokens(config, size, pad)
@@ -71,7 +71,7 @@ class RnnSeq2Seq(RnnWriter):
         return weights
 
 
-def reads_both_ways(config: TranslateModel) -> Recurrent:
+def reads_both_ways(config: AlignedConfig) -> Recurrent:
     """An encoder whose state at a word knows what stands before and after it."""
     if config.dim % 2:
         raise ConfigError(f"an rnn that reads both ways has half of the width for each, and dim={config.dim} is odd")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from clearhead.config import CaptionModel, VisionModel
+from clearhead.config import PatchConfig, PooledPatchConfig
 from clearhead.models import assemble
 from clearhead.nn import ClassToken, PatchEmbedding, SequenceOutput
 from clearhead.nn.dropout import Dropout
@@ -20,7 +20,7 @@ from clearhead.nn.dropout import Dropout
 class PatchEncoder(nn.Module):
     """An image to one vector for each patch, after that of the class token."""
 
-    def __init__(self, config: VisionModel | CaptionModel, channels: int, height: int, width: int):
+    def __init__(self, config: PatchConfig, channels: int, height: int, width: int):
         super().__init__()
         count = (height // config.patch) * (width // config.patch)
         token_dim = assemble.token_dim(config)
@@ -38,7 +38,7 @@ class PatchEncoder(nn.Module):
 class VisionTransformer(nn.Module):
     """One label for an image."""
 
-    def __init__(self, config: VisionModel, channels: int, height: int, width: int, classes: int):
+    def __init__(self, config: PooledPatchConfig, channels: int, height: int, width: int, classes: int):
         super().__init__()
         self.encoder = PatchEncoder(config, channels, height, width)
         self.output = SequenceOutput(config.dim, classes, assemble.POOLS[config.pool])

@@ -8,9 +8,8 @@ import io
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from clearhead.api import Model
 from clearhead.errors import DataError
 from clearhead.serve.failures import Refused
 
@@ -29,14 +28,15 @@ def from_base64(text: str) -> bytes:
         raise Refused(400, "invalid_image", "image: this is not base64") from None
 
 
-def read_pixels(model: Model, content: bytes, most: int) -> Pixels:
+def read_pixels(model: Any, content: bytes, most: int) -> Pixels:
     """An image file of at most so many pixels, in the size that the model reads."""
     _check(content, most)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "image"
         file.write_bytes(content)
         try:
-            return model.pixels(file)
+            found: Pixels = model.pixels(file)
+            return found
         except DataError as problem:
             raise Refused(400, "invalid_image", f"image: {problem.message}") from None
 

@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from clearhead.api import ABILITIES, Model, load
 from clearhead.decode import Settings
 from clearhead.errors import ConfigError, nearest
 from clearhead.serve.batching import Item, Worker, at_once
@@ -20,6 +19,7 @@ from clearhead.serve.failures import Refused
 from clearhead.serve.limits import Limits
 from clearhead.serve.metrics import Metrics, labels
 from clearhead.serve.writing import Ask, Row, Vocabulary, write_together
+from clearhead.tasks.base.predictor import load
 
 NEAR = 32  # prompts whose lengths differ by less are read together
 
@@ -27,7 +27,7 @@ NEAR = 32  # prompts whose lengths differ by less are read together
 class Served:
     """One model under its name, and the thread that computes for it."""
 
-    def __init__(self, name: str, model: Model, limits: Limits, metrics: Metrics):
+    def __init__(self, name: str, model: Any, limits: Limits, metrics: Metrics):
         self.name, self.model, self.limits, self.metrics = name, model, limits, metrics
         self.loaded = int(time.time())
         self.worker = Worker(name, limits, metrics)
@@ -35,12 +35,14 @@ class Served:
     @property
     def task(self) -> str:
         """What it was trained for."""
-        return self.model.config.task
+        task: str = self.model.task
+        return task
 
     @property
     def ability(self) -> str:
         """What it can do."""
-        return ABILITIES[self.task]
+        verb: str = self.model.verb
+        return verb
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -57,21 +59,17 @@ class Served:
     def must(self, ability: str) -> None:
         """Refuse what it was not trained for."""
         if self.ability != ability:
-            sentence = f"{self.name} is a model for {self.task}: it can {self.ability}, not {ability}"
-            raise Refused(400, "wrong_model", sentence)
+            raise Refused(400, "wrong_model", str(self.model.wrong_verb(ability)))
 
     def must_write(self) -> None:
         """Refuse to write where it cannot go on from a text."""
         self.must("generate")
-        if getattr(self.model.config.model, "objective", "next") == "masked":
-            raise Refused(400, "wrong_model", f"{self.name} fills in masked tokens: it cannot go on from a text")
 
     # --- what is computed together ---
 
     def translate(self, texts: Sequence[str], settings: Settings) -> list[Item]:
         """The candidates of each text, the best first."""
-        translator = self.model.translator(**vars(settings))
-        return self._ask(("translate", settings), texts, translator.window)
+        return self._ask(("translate", settings), texts, lambda texts: self.model.candidates(texts, settings))
 
     def classify(self, things: Sequence[Any]) -> list[Item]:
         """The label of each text or image."""
@@ -79,7 +77,7 @@ class Served:
 
     def caption(self, images: Sequence[Any]) -> list[Item]:
         """A sentence about each image."""
-        return self._ask("caption", images, lambda images: [self.model.caption(image) for image in images])
+        return self._ask("caption", images, self.model.caption)
 
     def embed(self, rows: Sequence[Sequence[int]]) -> list[Item]:
         """A vector for each row of ids."""

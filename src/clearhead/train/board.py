@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from clearhead.tasks.base.task import Evaluation
 from clearhead.train.loop import Listener, Step
 from clearhead.train.schedules import Progress
-from clearhead.train.task import Evaluation
 
 
 class Board:

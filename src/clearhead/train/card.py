@@ -8,25 +8,15 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from clearhead import __version__
-from clearhead.config import Config, Task
+from clearhead.config import AnyConfig
 from clearhead.data.catalogue import CATALOGUE, Entry
 from clearhead.files import write_text
 from clearhead.run import Run
-from clearhead.train.task import Evaluation
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.task import Evaluation
 
 if TYPE_CHECKING:
     from clearhead.train.loop import Trainer
-
-
-SYSTEMS: dict[Task, str] = {
-    "translate": "A translator",
-    "lm": "A language model",
-    "classify": "A classifier of texts",
-    "tag": "A tagger",
-    "vision": "A classifier of images",
-    "caption": "A writer of captions",
-    "words": "Word vectors",
-}
 
 
 def write_card(run: Run, trainer: Trainer, found: Evaluation) -> None:
@@ -50,7 +40,7 @@ def write_card(run: Run, trainer: Trainer, found: Evaluation) -> None:
     write_text(run.path / "card.md", text)
 
 
-def _origin(config: Config, datasets: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+def _origin(config: AnyConfig, datasets: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """What it has learned from, and whom to credit."""
     sides = f", {config.data.source} → {config.data.target}" if config.data.source and config.data.target else ""
     yield "data", f"`{config.data.path}`{sides}"
@@ -64,18 +54,17 @@ def _making(run: Run, trainer: Trainer) -> Iterator[tuple[str, str]]:
     """How large it is, and what it took."""
     yield "parameters", f"{sum(p.numel() for p in trainer.model.parameters()):,}"
     yield "steps", f"{trainer.step:,} in {trainer.progress.elapsed / 60:.1f} minutes of training"
-    if trainer.task.config.task == "translate":
-        yield "search", f"beams: {trainer.config.beam}"
+    yield from trainer.task.card_rows(trainer.task.config)
     libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "tokenizers"))
     yield "versions", f"Clearhead {__version__}, Python {platform.python_version()}, {libraries}"
     if run.command.is_file():
         yield "command", f"`{run.command.read_text(encoding='utf-8')}`"
 
 
-def _title(config: Config, datasets: Sequence[Entry]) -> str:
+def _title(config: AnyConfig, datasets: Sequence[Entry]) -> str:
     """What it is, in one line."""
     data = " and ".join(entry.title for entry in datasets) or config.data.path
-    return f"{SYSTEMS[config.task]}, trained on {data}."
+    return f"{TASKS[config.task].title}, trained on {data}."
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from clearhead.errors import ConfigError, RunError
 from clearhead.files import write_errors
 from clearhead.run import Run
+from clearhead.tasks import run_config
+from clearhead.tasks.base.network import load_network
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,7 +88,8 @@ def score_names(records: Sequence[Record]) -> list[str]:
 def read_record(path: Path, name: str) -> Record:
     """What a finished run has left."""
     run = Run.open(path)
-    network, _ = run.load_network()
+    config = run_config(run)
+    network, _ = load_network(run, config)
     lines = list(_lines(path / "metrics.jsonl"))
     measured = [line for line in lines if line["part"] == "validation"]
     if not measured:
@@ -94,9 +97,9 @@ def read_record(path: Path, name: str) -> Record:
     seconds = {line["step"]: line["seconds"] for line in _lines(path / "times.jsonl")}
     return Record(
         name=name,
-        task=run.config.task,
+        task=config.task,
         parameters=sum(parameter.numel() for parameter in network.parameters()),
-        smoothing=run.config.train.label_smoothing,
+        smoothing=config.train.label_smoothing,
         train=_points([line for line in lines if line["part"] == "train"], seconds),
         validation=_points(measured, seconds),
         scores={key: value for key, value in measured[-1].items() if key not in NOT_SCORES},

@@ -30,7 +30,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import TrainConfig
 from clearhead.errors import ClearheadError, ConfigError
-from clearhead.run import cpu_copy
 from clearhead.train.device import place_name
 
 Found = TypeVar("Found")
@@ -222,3 +221,9 @@ def _cut(tensor: Tensor, like: Tensor | None) -> Tensor:
     if not isinstance(like, DTensor) or tensor.shape != like.shape:  # whoever takes it refuses a wrong shape
         return tensor
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+
+@torch.no_grad()
+def cpu_copy(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies on the CPU that training does not change any more."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}

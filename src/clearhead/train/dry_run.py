@@ -12,13 +12,11 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import Config
+from clearhead.config import AnyConfig
 from clearhead.run import Run
 from clearhead.train.loop import Listener, Step, Trainer
 from clearhead.train.optimizers import optimizer_tensors
 from clearhead.train.start import make_trainer
-from clearhead.train.tasks.classify import Classify
-from clearhead.train.tasks.vision import Vision
 
 TIMED = 5  # most steps that are timed, after a first one that is not
 ENOUGH = 5.0  # seconds after which no more steps are timed
@@ -41,7 +39,7 @@ class Estimate:
         return self.steps * self.seconds_per_step / 60
 
 
-def estimate(config: Config, note: Callable[[str], None] = lambda _text: None) -> Estimate:
+def estimate(config: AnyConfig, note: Callable[[str], None] = lambda _text: None) -> Estimate:
     """Make a few steps in a folder that goes away."""
     steps: list[Step] = []
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -58,7 +56,7 @@ def estimate(config: Config, note: Callable[[str], None] = lambda _text: None) -
         parameters=parts_of(trainer.model),
         memory=_memory(trainer, kept),
         steps=_steps(config, seconds),
-        unit="examples" if isinstance(trainer.task, Classify | Vision) else "tokens",
+        unit=trainer.task.unit,
         per_step=sum(step.tokens for step in timed) / len(timed),
         seconds_per_step=seconds,
     )
@@ -73,7 +71,7 @@ def parts_of(model: nn.Module) -> dict[str, int]:
     return counts
 
 
-def _steps(config: Config, seconds: float) -> int:
+def _steps(config: AnyConfig, seconds: float) -> int:
     """As many as are asked for, or fit in the minutes."""
     minutes = config.train.max_minutes
     fitting = config.train.max_steps if minutes is None else round(60 * minutes / seconds)

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from clearhead.run import Run
+from clearhead.tasks import TASKS, run_config
+from clearhead.tasks.base.metrics import confusion_matrix
+from clearhead.tasks.base.network import load_network
+from clearhead.tasks.base.task import Evaluation, Task, Workspace
 from clearhead.train.device import Device
-from clearhead.train.metrics import confusion_matrix
-from clearhead.train.task import Evaluation, Workspace
-from clearhead.train.tasks import TASKS
-from clearhead.train.tasks.common import LabelTask
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Detailed(Evaluation):
 def evaluate(run: str | Path, data: str | None = None, note: Callable[[str], None] = lambda _text: None) -> Detailed:
     """Score the finished model of a run on its validation part, or on every example of other data of the same kind."""
     place = Run.open(Path(run))
-    network, meta = place.load_network()
-    config = place.config
+    config = run_config(place)
+    network, meta = load_network(place, config)
     if data is not None:
         config = config.model_copy(update={"data": config.data.model_copy(update={"path": data})})
     # Where it was trained may not be here.
@@ -78,11 +78,11 @@ def evaluate(run: str | Path, data: str | None = None, note: Callable[[str], Non
     with _folder(place, data) as folder:
         workspace = Workspace(folder, place.load_tokenizer(), meta, whole=data is not None)
         task = TASKS[config.task](config, workspace)
-        task.be_thorough()
+        task.use_full_evaluation()
         for text in task.notes:
             note(text)
         found = task.evaluate(network.to(device), device)
-        confusion = _confusion(task, network, meta.labels) if isinstance(task, LabelTask) else None
+        confusion = _confusion(task, network, meta.labels)
     return Detailed(found.loss, found.scores, found.sample, config.data.path, confusion)
 
 
@@ -96,10 +96,12 @@ def _folder(run: Run, data: str | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _confusion(task: LabelTask, network: nn.Module, labels: tuple[str, ...]) -> Confusion:
+def _confusion(task: Task[Any], network: nn.Module, labels: tuple[str, ...]) -> Confusion | None:
     with torch.inference_mode():
-        predicted, right = task.predictions(network)
-    counts = confusion_matrix(predicted, right, range(len(labels)))
+        found = task.predictions(network)
+    if found is None:
+        return None
+    counts = confusion_matrix(*found, range(len(labels)))
     return Confusion(labels, tuple(tuple(row) for row in counts))
 
 

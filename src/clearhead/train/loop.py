@@ -23,15 +23,16 @@ from torch import Tensor, nn
 from clearhead.config import TrainConfig
 from clearhead.errors import RunError
 from clearhead.files import append_line, read_tensors, write_tensors
+from clearhead.look.attention_log import log_attention
 from clearhead.run import Run
-from clearhead.train import checkpoints, watch
+from clearhead.tasks.base.task import Evaluation, Examples, Task, to_device
+from clearhead.train import checkpoints
 from clearhead.train.averaging import Average
 from clearhead.train.checkpoints import Checkpoint
 from clearhead.train.device import Device
 from clearhead.train.distributed import Team, full
 from clearhead.train.optimizers import load_optimizer_tensors, make_optimizers, optimizer_tensors, set_rates
 from clearhead.train.schedules import Progress, factor
-from clearhead.train.task import Evaluation, Examples, Task, to_device
 
 Tensors = Mapping[str, Tensor]
 
@@ -60,7 +61,7 @@ class Listener:
 class Trainer:
     """A model on its way, and all that must be saved for it to go on."""
 
-    task: Task
+    task: Task[Any]
     model: nn.Module
     run: Run
     config: TrainConfig
@@ -98,7 +99,7 @@ class Trainer:
                 self.save()
         if self.config.patience is not None:
             self._take_best()
-        self.task.be_thorough()
+        self.task.use_full_evaluation()
         return self.evaluate()
 
     @property
@@ -162,7 +163,7 @@ class Trainer:
         with self.device.precision():
             if self.config.sampling:
                 share = self.config.sampling * self.progress.share(self.step + 0.5)
-                batch = self.task.own_words(self.forward, batch, share)
+                batch = self.task.scheduled_sampling(self.forward, batch, share)
             loss, tokens = self.task.loss(self.forward, batch, self.config.label_smoothing)
         return loss * weight, tokens * weight
 
@@ -188,7 +189,7 @@ class Trainer:
         """The task's evaluation; where one example looks is kept beside it."""
         found = self.task.evaluate(model, self.device.place)
         if example := self.task.example():
-            watch.keep(self.run.path / "attention", self.step, model, example)
+            log_attention(self.run.path / "attention", self.step, model, example)
         return found
 
     def _keep_best(self) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 from clearhead.errors import ConfigError
 from clearhead.files import write_errors
 from clearhead.run import Run
+from clearhead.tasks import run_config
+from clearhead.tasks.base.network import load_weights, save_weights
 
 AS_THEY_ARE = ("config.yaml", "tokenizer.json", "card.md")
 METRICS = 50_000  # most bytes of metrics.jsonl
@@ -43,7 +45,8 @@ def pack(run: Path, out: Path, half: bool = False) -> list[Part]:
         for name in AS_THEY_ARE:
             if (run / name).is_file():
                 shutil.copyfile(run / name, place / name)
-        Run(place).save_model(*source.load_model(), half)
+        config = run_config(source)
+        save_weights(Run(place), config, *load_weights(source, config), half)
         if (run / "metrics.jsonl").is_file():
             lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
             (place / "metrics.jsonl").write_text("".join(thinned(lines)), encoding="utf-8")

@@ -6,27 +6,28 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from clearhead.config import Config
+from clearhead.config import AnyConfig
 from clearhead.errors import ClearheadError
 from clearhead.files import write_text
 from clearhead.models.assemble import recompute_blocks
-from clearhead.models.build import build
 from clearhead.run import Run
+from clearhead.tasks import TASKS, run_config
+from clearhead.tasks.base.network import build_network, save_weights
+from clearhead.tasks.base.task import Evaluation, Task, Workspace
 from clearhead.text import Tokenizer
 from clearhead.train import checkpoints
 from clearhead.train.card import write_card
 from clearhead.train.device import Device
 from clearhead.train.distributed import Team
 from clearhead.train.loop import Listener, Trainer
-from clearhead.train.task import Evaluation, Task, Workspace
-from clearhead.train.tasks import TASKS
 from clearhead.train.transfer import start_run, start_tokenizer, transfer
 
 
-def begin(config: Config, out: Path, command: str, listener: Listener | None = None) -> Evaluation:
+def begin(config: AnyConfig, out: Path, command: str, listener: Listener | None = None) -> Evaluation:
     """Train a new model into `out`; whoever is restarted by torchrun goes on with what is there."""
     with Team.join(config.train) as team:
         with _nothing_left_of(out) if team.leads else nullcontext():
@@ -41,8 +42,9 @@ def begin(config: Config, out: Path, command: str, listener: Listener | None = N
 def resume(path: Path, listener: Listener | None = None) -> Evaluation:
     """Go on from the newest whole checkpoint, or from the beginning if there is none yet."""
     run = Run.open(path)
-    with Team.join(run.config.train) as team:
-        trainer = make_trainer(run, run.config, listener or Listener(), team)
+    config = run_config(run)
+    with Team.join(config.train) as team:
+        trainer = make_trainer(run, config, listener or Listener(), team)
         trainer.restore()
         return _finish(run, trainer)
 
@@ -63,7 +65,7 @@ def _nothing_left_of(out: Path) -> Iterator[None]:
         raise
 
 
-def make_trainer(run: Run, config: Config, listener: Listener, team: Team | None = None) -> Trainer:
+def make_trainer(run: Run, config: AnyConfig, listener: Listener, team: Team | None = None) -> Trainer:
     """Everything that a run needs, at step 0."""
     team = team or Team()
     listener = listener if team.leads else Listener()
@@ -73,7 +75,7 @@ def make_trainer(run: Run, config: Config, listener: Listener, team: Team | None
         listener.on_note(note)
     device = Device.choose(config.train, listener.on_note, team.local if team.world > 1 else None)
     torch.manual_seed(config.train.seed)
-    model = build(config, task.meta.sizes)
+    model = build_network(config, task.meta.sizes)
     if trained is not None:
         for note in transfer(trained, model, task):
             listener.on_note(note)
@@ -82,20 +84,20 @@ def make_trainer(run: Run, config: Config, listener: Listener, team: Team | None
     return Trainer(task, model, run, config.train, device, listener, team)
 
 
-def _own(out: Path, config: Config) -> Run:
+def _own(out: Path, config: AnyConfig) -> Run:
     """The run that this very configuration has begun, or a new one."""
-    begun = (out / "config.yaml").is_file() and Run.open(out).config == config
+    begun = (out / "config.yaml").is_file() and run_config(Run(out)) == config
     return Run.open(out) if begun else Run.create(out, config)
 
 
-def _trained(run: Run, config: Config) -> Run | None:
+def _trained(run: Run, config: AnyConfig) -> Run | None:
     """The run whose weights this one begins with; where there is a checkpoint, it has begun already."""
     if config.train.start_from is None or checkpoints.newest(run.checkpoints)[0] is not None:
         return None
     return start_run(config)
 
 
-def _make_task(run: Run, config: Config, trained: Run | None) -> Task:
+def _make_task(run: Run, config: AnyConfig, trained: Run | None) -> Task[Any]:
     """The task, with the run's tokenizer or one that the run keeps from now on."""
     tokenizer = _settled_tokenizer(run, config, trained)
     run.checkpoints.mkdir(exist_ok=True)
@@ -105,7 +107,7 @@ def _make_task(run: Run, config: Config, trained: Run | None) -> Task:
     return task
 
 
-def _settled_tokenizer(run: Run, config: Config, trained: Run | None) -> Tokenizer | None:
+def _settled_tokenizer(run: Run, config: AnyConfig, trained: Run | None) -> Tokenizer | None:
     """The run's own, or that of the weights it begins with; none where it has to learn one."""
     tokenizer = run.load_tokenizer()
     if tokenizer is None and trained is not None:
@@ -122,7 +124,7 @@ def _finish(run: Run, trainer: Trainer) -> Evaluation:
         weights = trainer.team.whole(trainer.model.state_dict())
 
     def leave() -> None:
-        run.save_model(weights, trainer.task.meta)
+        save_weights(run, trainer.task.config, weights, trainer.task.meta)
         write_card(run, trainer, found)
 
     trainer.team.first(leave)

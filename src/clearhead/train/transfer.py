@@ -18,22 +18,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import TASKS, Config, TokenizerKind
-from clearhead.config import Task as TaskName
+from clearhead.config import AnyConfig, TokenizerKind
 from clearhead.errors import ConfigError
 from clearhead.models.assemble import token_dim, token_embeddings
 from clearhead.run import Run
+from clearhead.tasks import TASKS, run_config
+from clearhead.tasks.base.network import load_weights
+from clearhead.tasks.base.task import Task
 from clearhead.text import Tokenizer
 from clearhead.text.schemes import SPACE
-from clearhead.train.task import Task
 
-# Where the models that read a text with one encoder have it, and its parts.
-ENCODERS: dict[TaskName, str] = {"lm": "", "classify": "encoder.", "tag": "encoder."}
-PARTS = ("tokens.", "stack.")
+PARTS = ("tokens.", "stack.")  # of a text encoder
 # What a token that begins a word begins with; a character is never a word, so `char` has none.
 WORD_MARKS: dict[TokenizerKind, str] = {"word": "", "wordpiece": "", "bpe": SPACE, "unigram": SPACE, "bytes": " "}
 # Settings that change what a weight means and not its shape.
@@ -41,7 +41,7 @@ MEANINGS = ("heads", "score", "hard", "window", "positions", "position_base", "n
 LISTED = 6  # most names in a sentence
 
 
-def start_run(config: Config) -> Run | None:
+def start_run(config: AnyConfig) -> Run | None:
     """The trained run that a new one is to begin with, if any; one that cannot serve is refused before data is read."""
     name = config.train.start_from
     if name is None:
@@ -56,14 +56,14 @@ def start_run(config: Config) -> Run | None:
     return run
 
 
-def start_tokenizer(trained: Run, config: Config) -> Tokenizer | None:
+def start_tokenizer(trained: Run, config: AnyConfig) -> Tokenizer | None:
     """The tokenizer that comes with the weights of a trained run."""
-    return None if _gives_vectors(trained.config.task, config.task) else trained.load_tokenizer()
+    return None if _gives_vectors(run_config(trained).task, config.task) else trained.load_tokenizer()
 
 
-def transfer(trained: Run, model: nn.Module, task: Task) -> list[str]:
+def transfer(trained: Run, model: nn.Module, task: Task[Any]) -> list[str]:
     """Give a new model what the trained run has for it; the sentences say what that is."""
-    if _gives_vectors(trained.config.task, task.config.task):
+    if _gives_vectors(run_config(trained).task, task.config.task):
         assert task.tokenizer is not None
         return [take_vectors(trained, model, task.tokenizer)]
     return take_weights(trained, model, task)
@@ -73,10 +73,10 @@ def transfer(trained: Run, model: nn.Module, task: Task) -> list[str]:
 
 
 @torch.no_grad()
-def take_weights(trained: Run, model: nn.Module, task: Task) -> list[str]:
+def take_weights(trained: Run, model: nn.Module, task: Task[Any]) -> list[str]:
     """Copy each weight that plays the same part in both models and has the same shape."""
-    theirs, meta = trained.load_model()
-    there, here = trained.config, task.config
+    theirs, meta = load_weights(trained, run_config(trained))
+    there, here = run_config(trained), task.config
     same_labels = meta.labels == task.meta.labels
     own = _saved_tensors(model)
     taken = []
@@ -96,12 +96,15 @@ def take_weights(trained: Run, model: nn.Module, task: Task) -> list[str]:
     return [_summary(trained, own, taken, tokenizer), *_other_meanings(trained, here, taken)]
 
 
-def counterpart(name: str, here: TaskName, there: TaskName, same_labels: bool = True) -> str | None:
+def counterpart(name: str, here: str, there: str, same_labels: bool = True) -> str | None:
     """What a weight of a model for `here` is called in a model for `there`; none if there is nothing like it."""
     if here == there:
         return name if same_labels or not name.startswith("output.") else None
-    part = name.removeprefix(ENCODERS[here])
-    return ENCODERS[there] + part if name.startswith(ENCODERS[here]) and part.startswith(PARTS) else None
+    ours, theirs = TASKS[here].text_encoder, TASKS[there].text_encoder
+    if ours is None or theirs is None or not name.startswith(ours):
+        return None
+    part = name.removeprefix(ours)
+    return theirs + part if part.startswith(PARTS) else None
 
 
 def _saved_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -136,9 +139,9 @@ def _listed(new: list[str]) -> str:
     return f"; new: {', '.join(new[:LISTED])}" + (f" and {more} more" if more > 0 else "")
 
 
-def _other_meanings(trained: Run, config: Config, taken: Iterable[str]) -> list[str]:
+def _other_meanings(trained: Run, config: AnyConfig, taken: Iterable[str]) -> list[str]:
     """A sentence about settings under which the blocks that were taken compute something else."""
-    there, here = trained.config.model, config.model
+    there, here = run_config(trained).model, config.model
     other = [key for key in MEANINGS if getattr(there, key, None) != getattr(here, key, None)]
     if not other or not any(".blocks." in name for name in taken):
         return []
@@ -159,7 +162,7 @@ def take_vectors(trained: Run, model: nn.Module, tokenizer: Tokenizer) -> str:
     """Give each token that is a word its vector, about as long as the random ones; other tokens keep theirs."""
     theirs = trained.load_tokenizer()
     assert theirs is not None
-    vectors = trained.load_model()[0]["center.weight"].float()  # SkipGram.vectors
+    vectors = load_weights(trained, run_config(trained))[0]["center.weight"].float()  # SkipGram.vectors
     words = words_in_common(tokenizer, theirs)
     if not words:
         raise ConfigError(
@@ -198,16 +201,17 @@ def _mean_length(vectors: Tensor) -> Tensor:
 # --- what fits what ---
 
 
-def _gives_vectors(there: TaskName, here: TaskName) -> bool:
-    return there == "words" and here not in ("words", "vision")
+def _gives_vectors(there: str, here: str) -> bool:
+    return TASKS[there].gives_word_vectors and TASKS[here].takes_word_vectors
 
 
-def _related(there: TaskName, here: TaskName) -> bool:
-    return here == there or _gives_vectors(there, here) or (here in ENCODERS and there in ENCODERS)
+def _related(there: str, here: str) -> bool:
+    encoders = TASKS[here].text_encoder is not None and TASKS[there].text_encoder is not None
+    return here == there or encoders or _gives_vectors(there, here)
 
 
-def _check_task(trained: Run, config: Config) -> None:
-    here, there = config.task, trained.config.task
+def _check_task(trained: Run, config: AnyConfig) -> None:
+    here, there = config.task, run_config(trained).task
     if not _related(there, here):
         fitting = " or ".join(task for task in TASKS if _related(task, here))
         raise ConfigError(
@@ -216,10 +220,10 @@ def _check_task(trained: Run, config: Config) -> None:
         )
 
 
-def _check_width(trained: Run, config: Config) -> None:
+def _check_width(trained: Run, config: AnyConfig) -> None:
     """Every matrix of a model reads or gives token vectors, so none fits a model of another width."""
-    vectors = _gives_vectors(trained.config.task, config.task)
-    there, here = trained.config.model.dim, token_dim(config.model) if vectors else config.model.dim
+    vectors = _gives_vectors(run_config(trained).task, config.task)
+    there, here = run_config(trained).model.dim, token_dim(config.model) if vectors else config.model.dim
     if there != here:
         what = "word vectors of dim" if vectors else "model.dim"
         raise ConfigError(

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from clearhead import bundled
+from clearhead.run import describe, find
 from clearhead.serve.studio.beginnings import LETTERS, OF_TASKS, PASSAGE, beginnings, passage
 
-INVENTED = bundled.describe(bundled.find("invented"))
+INVENTED = describe(find("invented"))
 
 
 @pytest.mark.parametrize("name", ["en-es", "shakespeare", "shakespeare-lstm", "invented"])
@@ -15,7 +15,7 @@ def test_models_of_the_package_know_the_letters_of_their_texts(name: str) -> Non
     import clearhead
 
     tokenizer = clearhead.load(name).tokenizer
-    for text in beginnings(bundled.describe(bundled.find(name))):
+    for text in beginnings(describe(find(name))):
         assert tokenizer.unknown not in tokenizer.encode(text)
 
 

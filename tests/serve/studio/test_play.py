@@ -10,13 +10,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clearhead.api import Model
+from clearhead import Predictor
 from clearhead.serve.registry import Service
 
 from ..setting import png
 from .conftest import Ask
 
-Find = Callable[[str], Model]
+Find = Callable[[str], Predictor]
 TEXT = "the old house"
 
 

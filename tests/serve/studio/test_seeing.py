@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.api import Model
+from clearhead import Predictor
 from clearhead.look.positions import positions
 from clearhead.nn import SinusoidalPositions
 
 from .conftest import Ask
 
-Find = Callable[[str], Model]
+Find = Callable[[str], Predictor]
 TEXT = "the old house"
 
 

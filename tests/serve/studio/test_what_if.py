@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from clearhead.api import Model
+from clearhead import Predictor
 
 from ..setting import png
 from .conftest import Ask
@@ -43,7 +43,7 @@ def test_each_switch_changes_the_loss_and_nothing_stays_off(ask: Ask, off: dict[
     assert ask("what-if", model="translator", text=TEXT) == before
 
 
-def test_the_loss_of_a_language_model_is_that_of_its_text(ask: Ask, model: Callable[[str], Model]) -> None:
+def test_the_loss_of_a_language_model_is_that_of_its_text(ask: Ask, model: Callable[[str], Predictor]) -> None:
     found = ask("what-if", model="writer", text="abcde")
     ids = torch.tensor([model("writer").tokenizer.encode("abcde")])
     with torch.inference_mode():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clearhead.bundled import Description
+from clearhead.run import Description
 
 PLAYS = ("ROMEO:\nBut soft, what light", "First Citizen:\nBefore we proceed", "KING RICHARD:\nO,")
 ENGLISH = (

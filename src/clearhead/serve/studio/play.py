@@ -17,18 +17,16 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 from torch import Tensor
 
-from clearhead.api import Model
 from clearhead.decode import Prompts, Settings, steps
 from clearhead.errors import ConfigError
-from clearhead.look.see import readable
-from clearhead.look.writing import Beginning
+from clearhead.look.inputs import PreparedInput
+from clearhead.look.inputs import display_token as readable
 from clearhead.serve.asking import Serving
 from clearhead.serve.batching import Item
 from clearhead.serve.failures import FAILURES, refusal
 from clearhead.serve.registry import Served
 from clearhead.serve.studio.asking import Reading, read, room
 from clearhead.serve.waiting import Told
-from clearhead.train.pixels import normalised
 
 router = APIRouter(responses=FAILURES)
 
@@ -66,15 +64,15 @@ async def play(asked: Playing, service: Serving) -> StreamingResponse:
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
-def writes(model: Model) -> bool:
+def writes(model: Any) -> bool:
     """Whether it writes one token after the other."""
-    return model.config.task in BEGINNINGS and getattr(model.config.model, "objective", "next") == "next"
+    return bool(model.generates)
 
 
-def answered(model: Model, item: Any, settings: Settings) -> Iterator[Line]:
+def answered(model: Any, item: Any, settings: Settings) -> Iterator[Line]:
     """One line after the other."""
     if writes(model):
-        yield from written(model, BEGINNINGS[model.config.task](model, item), settings)
+        yield from written(model, model.prepare(item), settings)
     elif model.config.task == "tag":
         yield {"tags": model.tag(item)}
     elif model.config.task == "lm":
@@ -85,27 +83,6 @@ def answered(model: Model, item: Any, settings: Settings) -> Iterator[Line]:
 
 
 # --- models that write ---
-
-
-def _sentence(model: Model, text: str) -> Beginning:
-    vocabulary = model.tokenizer
-    source = torch.tensor([[*vocabulary.encode(text), vocabulary.stop]])
-    return Beginning([vocabulary.start], (source,), vocabulary.stop)
-
-
-def _text(model: Model, text: str) -> Beginning:
-    return Beginning(model.tokenizer.encode(text) or [model.tokenizer.start])
-
-
-def _picture(model: Model, pixels: Any) -> Beginning:
-    return Beginning([model.tokenizer.start], (normalised(pixels[None]),), model.tokenizer.stop)
-
-
-BEGINNINGS: dict[str, Callable[[Model, Any], Beginning]] = {
-    "translate": _sentence,
-    "lm": _text,
-    "caption": _picture,
-}
 
 
 class Overheard:
@@ -127,7 +104,7 @@ class Overheard:
 
 
 @torch.inference_mode()
-def written(model: Model, beginning: Beginning, settings: Settings) -> Iterator[Line]:
+def written(model: Any, beginning: PreparedInput, settings: Settings) -> Iterator[Line]:
     """A line for each token, the stop too, and one with the whole text."""
     network, vocabulary = Overheard(model.network), model.tokenizer
     settings.check_vocabulary(len(vocabulary))
@@ -142,7 +119,7 @@ def written(model: Model, beginning: Beginning, settings: Settings) -> Iterator[
     yield {"end": "stop" if stopped else "length", "text": vocabulary.decode(ids)}
 
 
-def _told(model: Model, token: int, logits: Tensor) -> Line:
+def _told(model: Any, token: int, logits: Tensor) -> Line:
     """A token with its probability, and the likeliest in its place; logits (V,)."""
     shares = logits.softmax(-1)
     best = shares.topk(min(ALTERNATIVES, len(shares)))

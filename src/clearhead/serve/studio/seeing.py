@@ -9,24 +9,24 @@ import torch
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from clearhead.api import Model
-from clearhead.bundled import describe
 from clearhead.decode import Settings
 from clearhead.errors import ClearheadError
 from clearhead.look.beams import beam_tree
 from clearhead.look.cells import cells, rank_units, windows
+from clearhead.look.inputs import display_token as readable
 from clearhead.look.look import Look
 from clearhead.look.patches import patch_components
 from clearhead.look.positions import Positions, positions
-from clearhead.look.see import readable
 from clearhead.look.words import and_neighbours, word_map
 from clearhead.nn import SinusoidalPositions
+from clearhead.run import describe
 from clearhead.serve.asking import IMAGES, Asked, ModelName, Serving
 from clearhead.serve.failures import FAILURES, Refused
 from clearhead.serve.registry import Served
 from clearhead.serve.studio.asking import Reading, computed, read, room
 from clearhead.serve.studio.beginnings import OF_TASKS, beginnings, passage
-from clearhead.serve.studio.play import BEGINNINGS, writes
+from clearhead.serve.studio.play import writes
+from clearhead.tasks.base.predictor import Predictor
 
 router = APIRouter(responses=FAILURES)
 
@@ -63,7 +63,7 @@ def _about(served: Served) -> Document:
     return facts
 
 
-def _parameters(model: Model) -> int:
+def _parameters(model: Any) -> int:
     return sum(each.numel() for each in model.network.parameters())
 
 
@@ -108,7 +108,7 @@ async def steps(asked: Stepping, request: Request, service: Serving) -> Document
     return found
 
 
-def _look(model: Model, item: Any, asked: Stepping) -> Look:
+def _look(model: Predictor, item: Any, asked: Stepping) -> Look:
     if asked.generate and writes(model):
         return model.look(item, generate=True, longest=CONTINUED)
     return model.look(item, asked.target) if asked.target else model.look(item)
@@ -126,9 +126,9 @@ async def beam(asked: Searching, request: Request, service: Serving) -> Document
     return found
 
 
-def searched(model: Model, item: Any, beams: int, longest: int = CONTINUED) -> Document:
+def searched(model: Any, item: Any, beams: int, longest: int = CONTINUED) -> Document:
     """The tree, with `texts`: what is written at each node; a source sets its own longest length."""
-    start, decode = BEGINNINGS[model.config.task](model, item), model.tokenizer.decode
+    start, decode = model.prepare(item), model.tokenizer.decode
     longest = 2 * start.sources[0].size(-1) + 10 if start.sources else longest
     settings, about = Settings(beams=beams, longest=longest), item if isinstance(item, str) else "image"
 
@@ -154,7 +154,7 @@ async def coloured(asked: Colouring, request: Request, service: Serving) -> Docu
     return found
 
 
-def _coloured(model: Model, text: str, asked: Colouring) -> Document:
+def _coloured(model: Any, text: str, asked: Colouring) -> Document:
     ids = model.tokenizer.encode(text)
     tokens = [model.tokenizer.decode([number]) for number in ids]
     ranking = rank_units(model.network, windows(ids, tokens, min(WINDOW, len(ids))))
@@ -238,11 +238,10 @@ async def mapped(asked: Mapping, request: Request, service: Serving) -> Document
     return found
 
 
-def _mapped(model: Model, asked: Mapping) -> Document:
+def _mapped(model: Any, asked: Mapping) -> Document:
     wanted = [_folded(model, word) for word in asked.words]
     near = {word: model.neighbours(word, asked.neighbours) for word in wanted}
-    ids = model.tokenizer.word_ids()
-    vectors, names = model.network.vectors[ids], model.tokenizer.pieces(ids)
+    vectors, names = model.vectors()
     rows = and_neighbours(vectors, names, wanted, asked.neighbours)
     return {**word_map(vectors[rows], [names[row] for row in rows]).to_json(), "near": near}
 
@@ -256,5 +255,5 @@ async def analogy(asked: Reckoning, request: Request, service: Serving) -> Docum
     return {"format": "clearhead-analogy-1", "a": asked.a, "b": asked.b, "c": asked.c, "nearest": found}
 
 
-def _folded(model: Model, word: str) -> str:
+def _folded(model: Any, word: str) -> str:
     return word.strip().lower() if model.config.tokenizer.lowercase else word.strip()

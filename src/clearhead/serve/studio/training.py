@@ -9,18 +9,18 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
-from clearhead.api import load
+from clearhead.look.attention_log import read_attention
 from clearhead.look.history import FORMAT, read_history
 from clearhead.serve.asking import Asked, Serving
 from clearhead.serve.failures import FAILURES
 from clearhead.serve.registry import Served
 from clearhead.serve.studio.runs import Runs
-from clearhead.train.watch import read_attention
+from clearhead.tasks.base.predictor import load
 
 router = APIRouter(prefix="/runs", responses=FAILURES)
 
 Document = dict[str, Any]
-Task = Literal["translate", "lm", "classify", "tag", "vision", "caption", "words"]
+Task = Literal["translate", "lm", "masked_lm", "classify", "tag", "vision", "caption", "words"]
 
 
 def _runs(request: Request) -> Runs:

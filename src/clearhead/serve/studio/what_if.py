@@ -18,7 +18,6 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from clearhead.api import Model
 from clearhead.errors import ProbeError
 from clearhead.look.effects import divergence
 from clearhead.look.interventions import attention_layers, heads_off, layers_off, mask_off, positions_off, scale_off
@@ -28,6 +27,7 @@ from clearhead.serve.asking import Serving
 from clearhead.serve.failures import FAILURES
 from clearhead.serve.studio.asking import Reading, computed, read, room
 from clearhead.serve.studio.play import writes
+from clearhead.tasks.base.predictor import Predictor as Model
 
 router = APIRouter(responses=FAILURES)
 
@@ -149,17 +149,5 @@ def _measured(logits: Tensor, answers: Tensor) -> Document:
 
 
 def _answer(model: Model, item: Any, longest: int) -> str:
-    """What the model writes or says now, always the likeliest next."""
-    match model.config.task:
-        case "translate":
-            return str(model.translate(item, beams=1))
-        case "lm" if not writes(model):
-            return model.look(item).output
-        case "lm":
-            return str(model.generate(item, max_tokens=longest, temperature=0.0))
-        case "caption":
-            return model.caption(item)
-        case "tag":
-            return " ".join(tag for _, tag in model.tag(item))
-        case _:
-            return str(model.classify(item).label)
+    """What the model answers now, always the likeliest."""
+    return model.answer(item, longest)

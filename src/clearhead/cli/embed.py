@@ -1,0 +1,38 @@
+"""`clearhead embed MODEL "text" | image.png`: one vector for a text or an image."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from clearhead.cli.options import ModelPath, is_typed
+from clearhead.cli.output import Json, counting, print_json, read_lines
+
+
+def embed(
+    model: ModelPath,
+    item: Annotated[
+        str | None, typer.Argument(help="A text, or the path of an image; without it, the lines of standard input.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print one vector for a text or an image: the mean over its tokens or patches.
+
+    Each vector is a line of numbers.
+    """
+    import clearhead
+
+    loaded = clearhead.load(model)
+    items = [item] if item is not None else read_lines()
+    if as_json:
+        given = list(items)
+        vectors = loaded.embed(given).tolist()
+        print_json([{"item": each, "vector": vector} for each, vector in zip(given, vectors, strict=True)])
+        return
+    window = {"max_window": 1} if is_typed(item) else {}
+    with counting("lines", shown=item is None) as count:
+        for vector in loaded.embed_stream(items, **window):
+            sys.stdout.write(" ".join(f"{number:.6g}" for number in vector) + "\n")
+            count()

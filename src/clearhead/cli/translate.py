@@ -1,0 +1,81 @@
+"""`clearhead translate MODEL "text"`, or every line of standard input."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clearhead.cli.options import Beams, Engine, Int8, MinP, ModelPath, NoRepeat, Penalty, Seed, TopK, TopP, is_typed
+from clearhead.cli.output import Json, counting, notes, print_json, read_lines
+
+if TYPE_CHECKING:
+    from clearhead import Candidate
+
+
+def translate(
+    model: ModelPath,
+    text: Annotated[
+        str | None, typer.Argument(help="The text to translate; without it, the lines of standard input.")
+    ] = None,
+    beams: Beams = None,
+    n_best: Annotated[int, typer.Option(help="Translations of each text, best first.")] = 1,
+    length_penalty: Annotated[float, typer.Option(help="A score is log-probability / length^penalty.")] = 1.0,
+    groups: Annotated[int, typer.Option(help="Divide the beams into this many groups that differ.")] = 1,
+    diversity: Annotated[float, typer.Option(help="Penalty for a token that an earlier group has chosen.")] = 0.0,
+    coverage_penalty: Annotated[float, typer.Option(help="Penalty for parts of the source that are not read.")] = 0.0,
+    no_repeat: NoRepeat = 0,
+    repetition_penalty: Penalty = 1.0,
+    temperature: Annotated[float, typer.Option(help="Above 0, sample instead of searching.")] = 0.0,
+    top_k: TopK = None,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    seed: Seed = None,
+    engine: Engine = "auto",
+    int8: Int8 = False,
+    as_json: Json = False,
+) -> None:
+    """Translate a text, or every line of standard input.
+
+    With --n-best, each translation is a line of its own: score, tab, text.
+    """
+    import clearhead
+    from clearhead.decode import Settings
+
+    loaded = clearhead.load(model, engine, int8)
+    loaded.require("translate")
+    settings = Settings.of(
+        beams=(1 if temperature else max(4, n_best)) if beams is None else beams,
+        n_best=n_best,
+        length_penalty=length_penalty,
+        groups=groups,
+        diversity=diversity,
+        coverage_penalty=coverage_penalty,
+        no_repeat=no_repeat,
+        repetition_penalty=repetition_penalty,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        seed=seed,
+        scored=as_json,
+    )
+    sources = [text] if text is not None else read_lines()
+    if as_json:
+        given = list(sources)
+        found = loaded.stream_candidates(given, settings, notes())
+        print_json([_record(*each) for each in zip(given, found, strict=True)])
+        return
+    window = {"max_window": 1} if is_typed(text) else {}
+    with counting("lines", shown=text is None) as count:
+        for candidates in loaded.stream_candidates(sources, settings, notes(), **window):
+            for each in candidates:
+                sys.stdout.write(f"{each.text}\n" if n_best == 1 else f"{each.score:.4f}\t{each.text}\n")
+            count()
+
+
+def _record(source: str, found: Sequence[Candidate]) -> dict[str, Any]:
+    several = [{"translation": each.text, "score": each.score} for each in found]
+    return {"text": source, **several[0], "others": several[1:]}

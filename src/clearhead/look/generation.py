@@ -1,0 +1,181 @@
+"""Attention while a text is generated: what each token looked at when it was generated, not when it was read again.
+
+A generation step computes only what is new, over cached keys and values; beams change rows, and finished rows leave the
+batch. So every row carries a trace of what it has computed, and the pieces of its trace joined are what one forward
+pass over the finished text gives. Tests hold the two equal.
+
+    B rows, H heads, G key-value heads, T queries or tokens, S keys, D size of a vector
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.decode import Prompts, Settings, write
+from clearhead.errors import ProbeError
+from clearhead.look.build import build_look, evaluating, look_probes
+from clearhead.look.capture import capture
+from clearhead.look.inputs import PreparedInput
+from clearhead.look.look import Look
+from clearhead.look.probes import stacks
+from clearhead.nn import Decoder, Encoder, Explicit, Mask, MultiHeadAttention
+
+Piece = dict[str, Tensor]  # what one row computed in one step, by probe; no batch axis
+Strings = Callable[[Iterable[int]], list[str]]  # ids -> the string of each
+Decode = Callable[[Iterable[int]], str]
+
+
+def look_while_generating(
+    network: Any,
+    prepared: PreparedInput,
+    settings: Settings,
+    strings: Strings,
+    decode: Decode,
+    *,
+    model: str = "",
+    task: str = "",
+) -> Look:
+    """What the network computed for the best text while it generated it; the answer is that text."""
+    device = next(network.parameters()).device
+    with evaluating(network), recording(network) as recorder:
+        state = recorder.start(*(source.to(device) for source in prepared.sources))
+        prompts = Prompts([prepared.prompt], prepared.stop, device=device)
+        [[best, *_]] = write(recorder, state, prompts, replace(settings, scored=True))
+    if not best.log_probabilities:
+        raise ProbeError(f"max_tokens={settings.longest} leaves no room for a token, so nothing was generated")
+    ids = [*best.ids, prepared.stop] if best.finished and prepared.stop is not None else best.ids
+    tokens = strings(ids)
+    whole = prepared.continued(ids[:-1], tokens[:-1], tokens[-1])
+    seen = {name: tensor.cpu() for name, tensor in recorder.seen(0, whole.prompt).items()}
+    return build_look(network, whole, seen, decode(best.ids), model=model, task=task)
+
+
+# --- every row carries what it has computed ---
+
+
+@dataclass(frozen=True)
+class RowTrace:
+    """One row: where it started, the tokens it has read, and what it computed in each step."""
+
+    row: int  # its index when generation began
+    ids: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+    def extended(self, ids: Sequence[int], piece: Piece) -> RowTrace:
+        """The trace after one more step."""
+        return RowTrace(self.row, (*self.ids, *ids), (*self.pieces, piece))
+
+
+@dataclass(frozen=True)
+class RecordedState:
+    """The network's state between two steps, and the trace of each row."""
+
+    state: Any
+    traces: list[RowTrace]  # B
+
+
+@contextmanager
+def recording(network: Any) -> Iterator[GenerationRecorder]:
+    """The network as a stepper that keeps what it computes."""
+    names = [name for name in look_probes(network) if not fnmatchcase(name, "decoder.*.self.scores")]
+    with capture(network, *names) as seen:
+        yield GenerationRecorder(network, seen)
+
+
+class GenerationRecorder:
+    """A stepper around a network that keeps, for every row, what the network computes."""
+
+    def __init__(self, network: Any, current: Piece):
+        self.network = network
+        self.current = current  # what is being computed, (B, …)
+        self.encoded: list[Piece] = []  # what an encoder computed for each row
+        self.traces: dict[tuple[int, tuple[int, ...]], RowTrace] = {}  # by first row and tokens read
+
+    @torch.no_grad()
+    def start(self, *sources: Tensor) -> RecordedState:
+        """Read the sources; a network that reads none starts with one row."""
+        state = self.network.start(*sources)
+        rows = self._rows(len(sources[0]) if sources else 1)
+        self.encoded = [_of("encoder", row) for row in rows]
+        first = [_of("decoder", row) for row in rows]  # patches, where they are the first tokens of the sequence
+        return RecordedState(state, [RowTrace(row, (), (piece,) if piece else ()) for row, piece in enumerate(first)])
+
+    def step(self, ids: Tensor, state: RecordedState) -> tuple[Tensor, RecordedState]:
+        logits, after = self.network.step(ids, state.state)
+        steps = zip(state.traces, ids.tolist(), self._rows(len(ids)), strict=True)
+        traces = [trace.extended(read, piece) for trace, read, piece in steps]
+        self.traces |= {(trace.row, trace.ids): trace for trace in traces}
+        return logits, RecordedState(after, traces)
+
+    def reorder(self, state: RecordedState, rows: Tensor) -> RecordedState:
+        return RecordedState(self.network.reorder(state.state, rows), [state.traces[row] for row in rows.tolist()])
+
+    def seen(self, row: int, ids: Sequence[int]) -> Piece:
+        """Everything computed for the text that started in this row and has read these tokens: (H, T, S) and so on."""
+        pieces = self.traces[row, tuple(ids)].pieces
+        found = {name: _joined(name, [piece for piece in pieces if name in piece]) for name in pieces[-1]}
+        return self.encoded[row] | found | self._scores(found)
+
+    def _rows(self, count: int) -> list[Piece]:
+        """What each row has just computed."""
+        rows = [{name: tensor[row] for name, tensor in self.current.items()} for row in range(count)]
+        self.current.clear()
+        return rows
+
+    def _scores(self, found: Piece) -> Piece:
+        """While it is generated, no token is scored against later ones: the equation gives these scores."""
+        stack = stacks(self.network)["decoder"]
+        blocks: Any = stack.blocks if isinstance(stack, Encoder | Decoder) else ()
+        names = [f"decoder.{number}.self" for number in range(len(blocks))]
+        return {
+            f"{name}.scores": _every_score(block.self_attention, found[f"{name}.query"], found[f"{name}.key"])
+            for name, block in zip(names, blocks, strict=True)
+        }
+
+
+def _of(stack: str, piece: Piece) -> Piece:
+    """The part of one stack."""
+    return {name: tensor for name, tensor in piece.items() if name.startswith(f"{stack}.")}
+
+
+def _every_score(layer: MultiHeadAttention, q: Tensor, k: Tensor) -> Tensor:
+    """q (H, T, D), k (G, T, D) -> (H, T, T), before the mask."""
+    equation = Explicit(layer.kernel.explicit().score, weigh=lambda scores, _mask: scores)
+    with torch.no_grad():
+        return equation.weights(q[None], k[None], Mask(), bias=layer.relative.bias)[0]
+
+
+# --- pieces joined ---
+
+
+def _joined(name: str, pieces: Sequence[Piece]) -> Tensor:
+    """One probe of a whole text, from the pieces of its steps."""
+    parts = [piece[name] for piece in pieces]
+    match name.split("."):
+        case [_, _, "self", "weights" | "visible"]:
+            return _placed(parts)
+        case [stack, layer, "self", "key" | "value"]:
+            new = [piece[f"{stack}.{layer}.self.query"].size(-2) for piece in pieces]
+            return torch.cat([part[..., -count:, :] for part, count in zip(parts, new, strict=True)], dim=-2)
+        case [_, _, "cross", "key" | "value"]:
+            return parts[0].clone()
+        case _:
+            return torch.cat(parts, dim=-2)
+
+
+def _placed(parts: Sequence[Tensor]) -> Tensor:
+    """(…, new queries, keys) each -> (…, T, T): the keys of each part end where its queries do; the rest is 0."""
+    length, end = sum(part.size(-2) for part in parts), 0
+    whole = parts[0].new_zeros(*parts[0].shape[:-2], length, length)
+    for part in parts:
+        queries, keys = part.shape[-2:]
+        end += queries
+        whole[..., end - queries : end, end - keys : end] = part
+    return whole

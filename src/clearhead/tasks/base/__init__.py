@@ -1,0 +1,1 @@
+"""What tasks are made of: the bases of tasks and predictors, losses, metrics."""

@@ -1,0 +1,148 @@
+"""What tasks share that choose labels: for a text, for each of its words, or for an image.
+
+B examples, T tokens, C classes
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from clearhead.config import Config
+from clearhead.data.batches import Batches
+from clearhead.errors import DataError
+from clearhead.look.attention_log import MAX_TOKENS
+from clearhead.look.inputs import PreparedInput
+from clearhead.run import ModelMeta, Sizes
+from clearhead.tasks.base.metrics import Score, accuracy, macro_f1
+from clearhead.tasks.base.task import Batch, Examples, ModelT, Task, Workspace, read_dataset, train_tokenizer
+from clearhead.tasks.base.text import sorted_batches
+from clearhead.text import Tokenizer
+
+ExampleT = TypeVar("ExampleT")
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The likeliest label, and the probability of each."""
+
+    label: str
+    probabilities: dict[str, float]
+
+
+class LabelTask(Task[ModelT]):
+    """A task whose answers are labels."""
+
+    @abstractmethod
+    def predicted_and_right(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        """In batches: the numbers of the likeliest labels of the validation part, and of the right ones."""
+
+    def predictions(self, model: nn.Module) -> tuple[list[int], list[int]]:
+        predicted, right = zip(*self.predicted_and_right(model), strict=True)
+        return torch.cat([each.cpu() for each in predicted]).tolist(), torch.cat(right).tolist()
+
+    def scores(self, model: nn.Module) -> tuple[tuple[Score, ...], str]:
+        """Accuracy and macro F1."""
+        predicted, right = self.predictions(model)
+        return (accuracy(predicted, right), macro_f1(predicted, right)), ""
+
+
+class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
+    """A task that labels texts, or each of their words."""
+
+    tokenizer: Tokenizer
+    text_encoder = "encoder."
+
+    def __init__(self, config: Config[ModelT], workspace: Workspace):
+        dataset = read_dataset(config, self.data_kind, workspace)
+        train: list[ExampleT] = list(dataset.train)
+        held_out: list[ExampleT] = list(dataset.validation)
+        self.config = config
+        self.tokenizer = train_tokenizer(config, workspace, (self.text(each) for each in train))
+        found = (label for each in train for label in self.labels_of(each))
+        known = known_labels(found, workspace, config.data.path)
+        self.ids, self.labels = self.encode(train), self.label_numbers(train, known)
+        self.held_out_ids, self.held_out_labels = self.encode(held_out), self.label_numbers(held_out, known)
+        sizes = Sizes(vocabulary=len(self.tokenizer), classes=len(known), pad=self.tokenizer.pad)
+        self.meta = ModelMeta(sizes, known)
+
+    @abstractmethod
+    def text(self, example: ExampleT) -> str:
+        """What the tokenizer is trained on."""
+
+    @abstractmethod
+    def labels_of(self, example: ExampleT) -> Sequence[str]:
+        """The label of a text, or those of its words."""
+
+    @abstractmethod
+    def encode(self, examples: Sequence[ExampleT]) -> list[list[int]]:
+        """The ids of each text, up to the longest length."""
+
+    @abstractmethod
+    def label_numbers(self, examples: Sequence[ExampleT], known: Sequence[str]) -> Any:
+        """The number of each text's label, or an array with one for each word."""
+
+    @abstractmethod
+    def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
+        """The ids (B, T) and the labels of some texts."""
+
+    def cursor(self) -> Batches:
+        lengths = [len(ids) for ids in self.ids]
+        return Batches(lengths, budget=self.config.data.batch_tokens, seed=self.config.train.seed)
+
+    def batch(self, examples: Examples) -> Batch:
+        return self.tensors(self.ids, self.labels, examples.tolist())
+
+    def validation(self) -> Iterator[Batch]:
+        for indices in sorted_batches([len(ids) for ids in self.held_out_ids], self.config.data.batch_tokens):
+            yield self.tensors(self.held_out_ids, self.held_out_labels, indices)
+
+    def example(self) -> PreparedInput:
+        """The first held-out text."""
+        ids = self.held_out_ids[0][:MAX_TOKENS]
+        return PreparedInput((torch.tensor([ids]),), encoder=self.tokenizer.pieces(ids))
+
+
+def known_labels(found: Iterable[str], workspace: Workspace, path: str) -> tuple[str, ...]:
+    """The labels of the finished model, or all that are found, sorted; a model must know those found."""
+    if workspace.meta is None:
+        return tuple(sorted(set(found)))
+    known = workspace.meta.labels
+    if unseen := sorted(set(found) - set(known)):
+        raise DataError(f"has labels that the model never saw: {', '.join(unseen[:5])}", path=path)
+    return known
+
+
+def numbered(labels: Iterable[str], known: Sequence[str], path: str) -> Labels:
+    """The index of each label among the known ones; a validation label that training never saw is refused."""
+    index = {label: number for number, label in enumerate(known)}
+    labels = list(labels)
+    if unseen := sorted(set(labels) - set(known)):
+        listed = ", ".join(unseen[:5])
+        raise DataError(f"validation has labels that training has not: {listed}; add examples of them", path=path)
+    return np.array([index[label] for label in labels], dtype=np.int64)
+
+
+def classifications(probabilities: Tensor, labels: Sequence[str]) -> list[Classification]:
+    """(B, C) -> the likeliest label of each row, with the probabilities of all."""
+    best = probabilities.argmax(-1).tolist()
+    rows = probabilities.tolist()
+    return [
+        Classification(labels[number], dict(zip(labels, row, strict=True)))
+        for number, row in zip(best, rows, strict=True)
+    ]
+
+
+def padded_batches(rows: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
+    """The indices of rows in batches of at most `size`, similar lengths together."""
+    order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
+    for first in range(0, len(order), size):
+        yield order[first : first + size]

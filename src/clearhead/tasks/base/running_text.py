@@ -1,0 +1,78 @@
+"""What tasks share that learn from running text: token files and windows.
+
+B windows, T tokens
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from clearhead.config import Config, RecurrentConfig
+from clearhead.data.windows import TokenFile, Windows, write_tokens
+from clearhead.run import ModelMeta, Sizes
+from clearhead.tasks.base.task import Batch, Examples, Task, Workspace, read_dataset, train_tokenizer
+from clearhead.text import Tokenizer
+
+
+class WindowModel(RecurrentConfig):
+    """A model of running text."""
+
+    length: int = Field(256, ge=1, description="tokens of running text in one window")
+
+
+WindowT = TypeVar("WindowT", bound=WindowModel)
+
+
+class RunningTextTask(Task[WindowT]):
+    """Learn from windows of running text."""
+
+    data_kind = "text"
+    tokenizer: Tokenizer
+    text_encoder = ""
+
+    def __init__(self, config: Config[WindowT], workspace: Workspace):
+        dataset = read_dataset(config, "text", workspace)
+        self.config = config
+        self.tokenizer = train_tokenizer(config, workspace, dataset.train)
+        self.train = token_file(dataset.train, self.tokenizer, workspace, "train")
+        self.held_out = token_file(dataset.validation, self.tokenizer, workspace, "validation")
+        self.characters = sum(len(block) for block in dataset.validation)
+        self.meta = ModelMeta(Sizes(vocabulary=len(self.tokenizer), pad=self.tokenizer.pad))
+
+    @abstractmethod
+    def tensors(self, rows: Tensor) -> Batch:
+        """Windows (B, T + 1) -> `ids` (B, T) and `targets` (B, T)."""
+
+    def cursor(self) -> Windows:
+        """Windows in a new order, from another first token, in each epoch."""
+        length = self.config.model.length
+        rows = max(1, self.config.data.batch_tokens // length)
+        return Windows(self.train, length=length, batch=rows, seed=self.config.train.seed)
+
+    def batch(self, examples: Examples) -> Batch:
+        return self.tensors(torch.from_numpy(examples))
+
+    def validation(self) -> Iterator[Batch]:
+        """The whole validation text, window after window; every token but the first is a target once."""
+        length, count = self.config.model.length, len(self.held_out)
+        rows = max(1, self.config.data.batch_tokens // length)
+        starts = np.arange(0, count - 1, length)
+        whole = starts[starts + length < count]
+        for first in range(0, len(whole), rows):
+            yield self.tensors(torch.from_numpy(self.held_out.read(whole[first : first + rows], length + 1)))
+        if len(whole) < len(starts):
+            last = starts[-1:]
+            yield self.tensors(torch.from_numpy(self.held_out.read(last, count - int(last[0]))))
+
+
+def token_file(blocks: Iterable[str], tokenizer: Tokenizer, workspace: Workspace, part: str) -> TokenFile:
+    """The tokens of a part of the data, written once for a run."""
+    path = workspace.folder / f"{part}.npy"
+    return TokenFile.open(path) if path.exists() else write_tokens(blocks, tokenizer, path)

@@ -1,0 +1,227 @@
+"""A task: its configuration, its examples and batches, its loss, its scores. The training loop knows nothing else.
+
+B examples in a batch, T tokens
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, create_model
+from torch import Tensor, nn
+
+from clearhead.config import AnyConfig, Config, DataKind, Section
+from clearhead.data.cursor import Cursor
+from clearhead.data.examples import AnyDataset
+from clearhead.data.files import Reading
+from clearhead.data.places import BUILTIN, located, only
+from clearhead.data.read import kind_of, read_places
+from clearhead.errors import ConfigError, DataError
+from clearhead.look.inputs import PreparedInput
+from clearhead.run import ModelMeta, Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.metrics import Score
+from clearhead.text import Tokenizer
+
+if TYPE_CHECKING:
+    from clearhead.tasks.base.predictor import Predictor
+
+Batch = dict[str, Tensor]
+Examples = NDArray[np.int64]  # what a cursor gives: indices (B,), or windows (B, T)
+ModelT = TypeVar("ModelT", bound=Section)
+
+SIZES: Mapping[str, Mapping[str, int]] = {
+    "tiny": {"dim": 64, "heads": 2, "layers": 2},
+    "small": {"dim": 128, "heads": 4, "layers": 4},
+    "base": {"dim": 512, "heads": 8, "layers": 6},
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a model is on the validation part."""
+
+    loss: float
+    scores: tuple[Score, ...] = ()
+    sample: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """A line of metrics.jsonl."""
+        return {"loss": self.loss, **{score.name: score.value for score in self.scores}, "sample": self.sample}
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """What a run gives a task: a folder for prepared data, and what is already known of the data."""
+
+    folder: Path
+    tokenizer: Tokenizer | None = None
+    meta: ModelMeta | None = None  # of a finished model
+    whole: bool = False  # all the data is validation: nothing is learned from it
+
+
+class Task(ABC, Generic[ModelT]):
+    """A task on some data; made once, at the start of a run."""
+
+    # What a subclass says of itself.
+    name: ClassVar[str]
+    title: ClassVar[str]  # "A translator", as cards and pages call its models
+    data_kind: ClassVar[DataKind]  # what it learns from: a reader of clearhead.data
+    model_type: ClassVar[type[Section]]  # the `model` section of its configuration
+    predictor: ClassVar[type[Predictor]]  # what `clearhead.load` returns
+    sizes: ClassVar[Mapping[str, Mapping[str, int]]] = SIZES  # --size -> values of the `model` section
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # section -> values that differ from the usual ones
+    legacy_settings: ClassVar[tuple[str, ...]] = ()  # names that `migrate` still understands
+    unit: ClassVar[str] = "tokens"  # what its loss is counted in
+    text_encoder: ClassVar[str | None] = None  # where its model has a text encoder that another can start from
+    gives_word_vectors: ClassVar[bool] = False
+    takes_word_vectors: ClassVar[bool] = True  # its model has token embeddings
+
+    config: Config[ModelT]
+    meta: ModelMeta
+    tokenizer: Tokenizer | None = None
+    notes: tuple[str, ...] = ()  # what the user should know about the data
+    max_scored: int | None = None  # validation examples that `scores` looks at, at most; None = all
+    beam_width: int = 1  # of the search when `scores` generates
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            TASKS.register(cls.name)(cls)
+
+    # --- its configuration and model ---
+
+    @classmethod
+    def config_type(cls) -> type[Config[Any]]:
+        return _config_type(cls)
+
+    @classmethod
+    def migrate(cls, values: dict[str, Any]) -> None:
+        """Change the values of a configuration that an older version wrote into today's."""
+
+    @classmethod
+    @abstractmethod
+    def build(cls, model: ModelT, sizes: Sizes) -> nn.Module:
+        """The network that a `model` section describes; its weights are drawn elsewhere."""
+
+    # --- its data, loss and scores ---
+
+    @abstractmethod
+    def __init__(self, config: Config[ModelT], workspace: Workspace):
+        """Read the data and prepare everything for training."""
+
+    def use_full_evaluation(self) -> None:
+        """From now on score every validation example, with the configured beam width: for the last evaluation."""
+        self.max_scored, self.beam_width = None, self.config.train.beam
+
+    @abstractmethod
+    def cursor(self) -> Cursor:
+        """Training batches, epoch after epoch."""
+
+    @abstractmethod
+    def batch(self, examples: Examples) -> Batch:
+        """The tensors of some training examples."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """The sum of the losses, and the number of tokens or examples that it is the sum of."""
+
+    def scheduled_sampling(self, model: nn.Module, batch: Batch, share: float) -> Batch:  # noqa: ARG002
+        """The batch with a share of the model's input replaced by its own predictions (student forcing)."""
+        raise ConfigError(f"train.sampling={share:g}: {self.config.task} does not generate text, so it has no input")
+
+    @abstractmethod
+    def validation(self) -> Iterator[Batch]:
+        """The validation part in batches, always the same."""
+
+    def scores(self, model: nn.Module) -> tuple[tuple[Score, ...], str]:  # noqa: ARG002
+        """What people report for this task, and a sample of the output."""
+        return (), ""
+
+    def predictions(self, model: nn.Module) -> tuple[list[int], list[int]] | None:  # noqa: ARG002
+        """Of a task that chooses labels: the predicted and the right ones of the validation part, as numbers."""
+        return None
+
+    def example(self) -> PreparedInput | None:
+        """The validation example whose attention is logged at each evaluation; None for models without attention."""
+        return None
+
+    @classmethod
+    def card_rows(cls, config: AnyConfig) -> Iterator[tuple[str, str]]:  # noqa: ARG003
+        """Rows that the card of a model has besides the usual ones."""
+        return iter(())
+
+    def evaluate(self, model: nn.Module, device: torch.device) -> Evaluation:
+        """Loss, scores and a sample of the weights as they are."""
+        training = model.training
+        model.eval()
+        try:
+            with torch.inference_mode():
+                parts = [self.loss(model, to_device(batch, device)) for batch in self.validation()]
+                if not parts:
+                    raise DataError("leaves no example to validate with", path=self.config.data.path)
+                total, count = (float(torch.stack(sums).double().sum()) for sums in zip(*parts, strict=True))
+                scores, sample = self.scores(model)
+            return Evaluation(total / max(count, 1.0), scores, sample)
+        finally:
+            model.train(training)
+
+
+@cache
+def _config_type(task: type[Task[Any]]) -> type[Config[Any]]:
+    """The configuration whose `model` section is that of one task."""
+    fields: Any = {
+        "task": (Literal[task.name], Field(task.name, description="the task")),
+        "model": (task.model_type, Field(default_factory=task.model_type)),
+    }
+    return create_model(f"{task.__name__}Config", __base__=Config[task.model_type], **fields)  # type: ignore[name-defined]
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """Move the tensors to where the model is."""
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device that a model computes on."""
+    return next(model.parameters()).device
+
+
+# --- data and tokenizer, as most tasks get them ---
+
+
+def read_dataset(config: AnyConfig, kind: DataKind, workspace: Workspace) -> AnyDataset:
+    """The data of a run, split; data of another kind is refused, but every kind can be read as text."""
+    data = config.data
+    places = located(data.path, Reading(data.encoding, data.source, data.target))
+    known = kind if data.kind or data.path == BUILTIN else None
+    found = [kind_of(place, known) for place in places]
+    if kind != "text" and not (data.source or data.target) and found[0].kind != kind:
+        raise DataError(
+            f"looks like {found[0].kind} ({found[0].reason}), and {config.task} needs {kind}; "
+            f"if it is {kind} all the same, say data.kind={kind}",
+            path=only(places).name,
+        )
+    share = 0 if workspace.whole else data.validation
+    dataset = read_places(places, [each.kind for each in found], kind, share)
+    if not workspace.whole:
+        return dataset
+    held_out = list(dataset.validation)
+    everything = [*dataset.train, *held_out] if held_out else dataset.train
+    return replace(dataset, train=everything, validation=everything)
+
+
+def train_tokenizer(config: AnyConfig, workspace: Workspace, texts: Iterable[str]) -> Tokenizer:
+    """The run's tokenizer, or a new one trained on the training texts."""
+    if workspace.tokenizer is not None:
+        return workspace.tokenizer
+    settings = config.tokenizer
+    return Tokenizer.train(settings.kind, texts, size=settings.size, lowercase=settings.lowercase)

@@ -1,0 +1,136 @@
+"""Classification of texts: one label for each; and the classifier.
+
+B texts, T tokens, C classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from clearhead.config import PooledConfig
+from clearhead.data import Labelled
+from clearhead.data.collate import pad
+from clearhead.look.inputs import PreparedInput
+from clearhead.models.classifier import Classifier as ClassifierNetwork
+from clearhead.run import Sizes
+from clearhead.tasks.base.labels import Classification, TextLabelTask, classifications, numbered, padded_batches
+from clearhead.tasks.base.losses import class_loss
+from clearhead.tasks.base.predictor import BATCH, Predictor
+from clearhead.tasks.base.task import Batch, Examples, device_of
+
+
+class ClassifyModel(PooledConfig):
+    """A classifier of texts."""
+
+
+class Classify(TextLabelTask[ClassifyModel, Labelled]):
+    """Choose one of a few labels for a text; its first token is the class token."""
+
+    name = "classify"
+    title = "A classifier of texts"
+    data_kind = "labelled"
+    model_type = ClassifyModel
+    defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
+    unit = "examples"
+
+    @classmethod
+    def build(cls, model: ClassifyModel, sizes: Sizes) -> nn.Module:
+        return ClassifierNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad)
+
+    def text(self, example: Labelled) -> str:
+        return example.text
+
+    def labels_of(self, example: Labelled) -> Sequence[str]:
+        return (example.label,)
+
+    def encode(self, examples: Sequence[Labelled]) -> list[list[int]]:
+        """The class token, then the text up to the longest length."""
+        room = self.config.data.max_length - 1
+        texts = self.tokenizer.encode_batch([each.text for each in examples])
+        return [[self.tokenizer.cls, *ids[:room]] for ids in texts]
+
+    def label_numbers(self, examples: Sequence[Labelled], known: Sequence[str]) -> NDArray[np.int64]:
+        return numbered((each.label for each in examples), known, self.config.data.path)
+
+    def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
+        """ids (B, T) and labels (B,)."""
+        rows = pad([ids[i] for i in indices], self.tokenizer.pad)
+        return {"ids": torch.from_numpy(rows), "labels": torch.from_numpy(labels[indices])}
+
+    def batch(self, examples: Examples) -> Batch:
+        """Some training texts, a share of their tokens hidden with `data.augment`."""
+        batch = super().batch(examples)
+        share = self.config.data.augment
+        return {**batch, "ids": self._hidden(batch["ids"], share)} if share else batch
+
+    def _hidden(self, ids: Tensor, share: float) -> Tensor:
+        """Replace a random share of the tokens by the unknown token; class token and padding stay."""
+        words = (ids != self.tokenizer.pad) & (ids != self.tokenizer.cls)
+        return torch.where(words & (torch.rand(ids.shape) < share), self.tokenizer.unknown, ids)
+
+    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        return class_loss(model(batch["ids"]), batch["labels"], smoothing=smoothing)
+
+    def predicted_and_right(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in self.validation():
+            yield model(batch["ids"].to(device_of(model))).argmax(-1), batch["labels"]
+
+
+class Classifier(Predictor, task=Classify):
+    """Chooses a label for a text."""
+
+    verb = "classify"
+    example_inputs = ("a warm, funny film", "two hours that I will never get back")
+
+    @overload
+    def classify(self, item: str) -> Classification: ...
+    @overload
+    def classify(self, item: list[str]) -> list[Classification]: ...
+    def classify(self, item: str | list[str]) -> Classification | list[Classification]:
+        """The label of a text, with the probability of each; a list gives a list."""
+        if isinstance(item, str):
+            return self._classify([item])[0]
+        return self._classify(item)
+
+    @torch.inference_mode()
+    def _classify(self, texts: list[str]) -> list[Classification]:
+        rows = self._rows(texts)
+        found: dict[int, Classification] = {}
+        for indices in padded_batches(rows, BATCH):
+            ids = torch.from_numpy(pad([rows[i] for i in indices], self.tokenizer.pad))
+            found |= zip(indices, classifications(self.network(ids).softmax(-1), self.meta.labels), strict=True)
+        return [found[i] for i in range(len(rows))]
+
+    def _rows(self, texts: list[str]) -> list[list[int]]:
+        room = self.config.data.max_length - 1
+        return [[self.tokenizer.cls, *ids[:room]] for ids in self.tokenizer.encode_batch(texts)]
+
+    def prepare(self, item: str) -> PreparedInput:
+        [ids] = self._rows([item])
+        return PreparedInput(
+            (torch.tensor([ids]),),
+            encoder=self.token_strings(ids),
+            text=item,
+            choices=self.choices,
+            class_token=True,
+        )
+
+    def predict(self, item: str) -> dict[str, Any]:
+        found = self.classify(item)
+        return {"label": found.label, "probabilities": found.probabilities}
+
+    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
+        return self.classify(item).label
+
+    def token_vectors(self, inputs: Tensor) -> Tensor:
+        vectors: Tensor = self.network.encoder(inputs)  # type: ignore[operator]
+        return vectors
+
+    def _embedding_prefix(self) -> list[int]:
+        return [self.tokenizer.cls]

@@ -1,0 +1,194 @@
+"""Language modelling: windows of running text, the next token, perplexity; and the language model.
+
+B windows, T tokens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, overload
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clearhead.decode import Prompts, Settings, pieces, steps, write
+from clearhead.engines.choose import MANY
+from clearhead.errors import ConfigError
+from clearhead.look.attention_log import MAX_TOKENS
+from clearhead.look.inputs import PreparedInput
+from clearhead.models.assemble import smaller
+from clearhead.models.lm import LanguageModel as LanguageModelNetwork
+from clearhead.models.rnn_lm import RnnLanguageModel
+from clearhead.nn import MultiHeadAttention
+from clearhead.run import Sizes
+from clearhead.tasks.base.losses import IGNORED, token_loss
+from clearhead.tasks.base.metrics import Score, bits_per_character, perplexity
+from clearhead.tasks.base.predictor import GeneratingPredictor
+from clearhead.tasks.base.running_text import RunningTextTask, WindowModel
+from clearhead.tasks.base.scheduled_sampling import mix_targets
+from clearhead.tasks.base.task import Batch, Evaluation, device_of
+
+SAMPLE = 120  # tokens generated at each evaluation
+COMPILE_MIN_TOKENS = 2000  # of a text, from which on compiling the native engine pays
+
+
+class TextModel(WindowModel):
+    """A language model."""
+
+    architecture: Literal["transformer", "rnn"] = Field("transformer", description="attention, or what came before")
+
+
+class Lm(RunningTextTask[TextModel]):
+    """Predict the next token of running text."""
+
+    name = "lm"
+    title = "A language model"
+    model_type = TextModel
+    defaults = {"model": {"positions": "rotary", "feed_forward": "gelu"}, "tokenizer": {"kind": "bytes"}}
+    legacy_settings = ("model.objective",)
+
+    @classmethod
+    def migrate(cls, values: dict[str, Any]) -> None:
+        """The masked objective was a setting of `lm` before it became the task `masked_lm`."""
+        if values.get("model", {}).pop("objective", "next") == "masked":
+            values["task"] = "masked_lm"
+
+    @classmethod
+    def build(cls, model: TextModel, sizes: Sizes) -> nn.Module:
+        system = LanguageModelNetwork if model.architecture == "transformer" else RnnLanguageModel
+        return system(model, sizes.vocabulary, sizes.pad)
+
+    def tensors(self, rows: Tensor) -> Batch:
+        return {"ids": rows[:, :-1], "targets": rows[:, 1:]}
+
+    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Every token from those before it, all at once."""
+        return token_loss(model(batch["ids"]), batch["targets"], pad=IGNORED, smoothing=smoothing)
+
+    def scheduled_sampling(self, model: Any, batch: Batch, share: float) -> Batch:
+        with torch.no_grad():
+            predicted = model(batch["ids"]).argmax(-1)
+        return {**batch, "ids": mix_targets(batch["ids"], predicted, share, pad=IGNORED)}
+
+    def evaluate(self, model: Any, device: torch.device) -> Evaluation:
+        """The loss, as perplexity of a token and as bits per character."""
+        found = super().evaluate(model, device)
+        scores = (perplexity(found.loss), bits_per_character(found.loss, len(self.held_out) - 1, self.characters))
+        return Evaluation(found.loss, scores, found.sample)
+
+    def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
+        """A sample that continues the first tokens of the validation text."""
+        prompt = self.held_out.read(np.array([0]), min(16, len(self.held_out)))[0].tolist()
+        longest = max(0, min(SAMPLE, self.config.model.length - len(prompt)))
+        settings = Settings(longest=longest, temperature=0.8, seed=1)
+        [[written]] = write(model, model.start(), Prompts([prompt], device=device_of(model)), settings)
+        return (), self.tokenizer.decode(prompt + written.ids)
+
+    def example(self) -> PreparedInput:
+        """The first tokens of the validation text."""
+        ids = next(self.validation())["ids"][0, :MAX_TOKENS].tolist()
+        return PreparedInput(prompt=tuple(ids), decoder=self.tokenizer.pieces(ids))
+
+
+class LanguageModel(GeneratingPredictor, task=Lm):
+    """Continues a text."""
+
+    verb = "generate"
+
+    @overload
+    def generate(
+        self,
+        prompt: str,
+        *,
+        max_tokens: int = 200,
+        stream: Literal[False] = False,
+        stops: Sequence[str] = (),
+        cache: int | None = None,
+        **settings: Any,
+    ) -> str: ...
+    @overload
+    def generate(
+        self,
+        prompt: str,
+        *,
+        max_tokens: int = 200,
+        stream: Literal[True],
+        stops: Sequence[str] = (),
+        cache: int | None = None,
+        **settings: Any,
+    ) -> Iterator[str]: ...
+    def generate(
+        self,
+        prompt: str,
+        *,
+        max_tokens: int = 200,
+        stream: bool = False,
+        stops: Sequence[str] = (),
+        cache: int | None = None,
+        **settings: Any,
+    ) -> str | Iterator[str]:
+        """The prompt and its continuation, up to the first of the stop strings; with `stream` an iterator over pieces.
+
+        `settings` are those of `clearhead.decode.Settings`; without any, tokens are sampled from the model's own
+        distribution. Where its positions allow it, a text can be longer than the training windows: the model then looks
+        back at as many tokens as it was trained with, or at `cache` tokens.
+        """
+        chosen = Settings.of(**{"longest": max_tokens, "temperature": 1.0, **settings})
+        ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
+        window = self.window(len(ids) + max_tokens, cache)
+        text = pieces(self._tokens(ids, chosen, window), self.tokenizer.decode, before=ids, stops=stops)
+        return text if stream else prompt + "".join(text)
+
+    def window(self, tokens: int, cache: int | None = None) -> int | None:
+        """How many tokens back a text of this length is attended to; None for all of them."""
+        if cache is not None and cache < 1:
+            raise ConfigError(f"cache={cache} must be 1 or more")
+        if not isinstance(self.network, LanguageModelNetwork):
+            return None  # the state of an RNN has one size
+        if self.config.model.positions in ("rotary", "t5", "none"):
+            cache = smaller(cache, self.config.model.length)
+        return cache if cache is not None and cache < tokens else None
+
+    def cache_bytes(self, tokens: int) -> int:
+        """The memory of the keys and values of so many tokens."""
+        layers = [part for part in self.network.modules() if isinstance(part, MultiHeadAttention)]
+        return sum(4 * tokens * layer.kv_heads * (layer.key_dim + layer.value_dim) for layer in layers)
+
+    def _tokens(self, ids: list[int], settings: Settings, window: int | None) -> Iterator[int]:
+        if self.engines.wanted == "ct2" and not self.engines.changed:
+            yield from self.engines.ct2(self.special).generate(ids, settings)
+            return
+        prompts = Prompts([ids])
+        model = self.engines.stepper(settings.longest // COMPILE_MIN_TOKENS * MANY, settings)
+        state = model.start() if window is None else model.start(window=window)
+        if settings.beams > 1:  # known only when all is decided
+            [found] = write(model, state, prompts, settings)
+            yield from found[0].ids
+            return
+        for step in steps(model, state, prompts, settings):
+            yield from (token.id for token in step)
+
+    def prepare(self, item: str) -> PreparedInput:
+        ids = self.tokenizer.encode(item) or [self.tokenizer.start]
+        return PreparedInput(prompt=tuple(ids), decoder=self.token_strings(ids), text=item, choices=self.choices)
+
+    def output_of(self, logits: Tensor) -> str:
+        """The likeliest next token."""
+        return self.tokenizer.decode([int(logits[-1].argmax())])
+
+    def predict(self, item: str) -> dict[str, Any]:
+        return {"text": self.generate(item, temperature=0.8)}
+
+    def answer(self, item: str, max_tokens: int | None = None) -> str:
+        return self.generate(item, max_tokens=max_tokens or 40, temperature=0.0)
+
+    def token_vectors(self, inputs: Tensor) -> Tensor:
+        vectors: Tensor = self.network.read(inputs)  # type: ignore[operator]
+        return vectors
+
+    @property
+    def max_read(self) -> int:
+        length: int = self.config.model.length
+        return length

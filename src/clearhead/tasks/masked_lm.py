@@ -1,0 +1,110 @@
+"""Masked language modelling: predict hidden tokens from all the others; and the model that fills them in.
+
+B windows, T tokens
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clearhead.errors import ConfigError
+from clearhead.look.attention_log import MAX_TOKENS
+from clearhead.look.inputs import PreparedInput
+from clearhead.models.lm import MaskedLanguageModel as MaskedLanguageModelNetwork
+from clearhead.run import Sizes
+from clearhead.tasks.base.losses import IGNORED, mask_tokens, token_loss
+from clearhead.tasks.base.metrics import perplexity
+from clearhead.tasks.base.predictor import Predictor
+from clearhead.tasks.base.running_text import RunningTextTask, WindowModel
+from clearhead.tasks.base.task import Batch, Evaluation
+
+
+class MaskedTextModel(WindowModel):
+    """A masked language model."""
+
+    architecture: Literal["transformer", "rnn"] = Field("transformer", description="only transformer sees both sides")
+
+
+class MaskedLm(RunningTextTask[MaskedTextModel]):
+    """Predict tokens that were masked, each from all the others."""
+
+    name = "masked_lm"
+    title = "A masked language model"
+    model_type = MaskedTextModel
+    defaults = {"model": {"positions": "rotary", "feed_forward": "gelu"}, "tokenizer": {"kind": "bytes"}}
+
+    @classmethod
+    def build(cls, model: MaskedTextModel, sizes: Sizes) -> nn.Module:
+        if model.architecture == "rnn":
+            raise ConfigError(
+                "masked_lm with model.architecture=rnn: a recurrent network does not see what comes after a masked "
+                "token; choose the task lm or model.architecture=transformer"
+            )
+        return MaskedLanguageModelNetwork(model, sizes.vocabulary, sizes.pad)
+
+    def tensors(self, rows: Tensor) -> Batch:
+        # The masks follow from the tokens themselves, so that they are the same after a resume.
+        generator = torch.Generator().manual_seed(int(rows.sum()) + self.config.train.seed)
+        tokenizer = self.tokenizer
+        special = [tokenizer.pad, tokenizer.start, tokenizer.stop, tokenizer.cls]
+        ids, targets = mask_tokens(
+            rows[:, :-1], tokenizer.mask, len(tokenizer), generator=generator, special_ids=special
+        )
+        return {"ids": ids, "targets": targets}
+
+    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """The hidden tokens only."""
+        targets = batch["targets"]
+        hidden = targets != IGNORED
+        return token_loss(model(batch["ids"], hidden), targets[hidden], pad=IGNORED, smoothing=smoothing)
+
+    def evaluate(self, model: Any, device: torch.device) -> Evaluation:
+        found = super().evaluate(model, device)
+        return Evaluation(found.loss, (perplexity(found.loss),), found.sample)
+
+    def example(self) -> PreparedInput:
+        """The first tokens of the validation text."""
+        ids = next(self.validation())["ids"][:1, :MAX_TOKENS]
+        return PreparedInput((ids,), encoder=self.tokenizer.pieces(ids[0]))
+
+
+class MaskedLanguageModel(Predictor, task=MaskedLm):
+    """Reads a text and says which token it would expect in each place."""
+
+    verb = "look"
+
+    @torch.inference_mode()
+    def fill_in(self, text: str) -> str:
+        """The likeliest token in each place, as one text."""
+        return self.output_of(self.network(*self.prepare(text).inputs)[0])
+
+    def prepare(self, item: str) -> PreparedInput:
+        ids = self.tokenizer.encode(item) or [self.tokenizer.start]
+        return PreparedInput(
+            (torch.tensor([ids]),),
+            encoder=self.token_strings(ids),
+            text=item,
+            choices=tuple(self.token_strings(range(len(self.tokenizer)))),
+        )
+
+    def output_of(self, logits: Tensor) -> str:
+        return self.tokenizer.decode(logits.argmax(-1).tolist())
+
+    def predict(self, item: str) -> dict[str, Any]:
+        return {"text": self.fill_in(item)}
+
+    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
+        return self.fill_in(item)
+
+    def token_vectors(self, inputs: Tensor) -> Tensor:
+        vectors: Tensor = self.network.read(inputs)  # type: ignore[operator]
+        return vectors
+
+    @property
+    def max_read(self) -> int:
+        length: int = self.config.model.length
+        return length

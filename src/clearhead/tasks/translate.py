@@ -1,0 +1,250 @@
+"""Translation: pairs of sentences, teacher forcing, BLEU; and the translator.
+
+B pairs, S source tokens, T target tokens
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, overload
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from clearhead.config import AlignedConfig, AnyConfig, CellName, Config
+from clearhead.data import Pair
+from clearhead.data.collate import pad
+from clearhead.decode import Hypothesis, Settings, Special, write_all
+from clearhead.engines.flat import flat
+from clearhead.errors import DataError
+from clearhead.look.attention_log import MAX_TOKENS
+from clearhead.look.inputs import PreparedInput
+from clearhead.models.rnn_seq2seq import RnnSeq2Seq
+from clearhead.models.seq2seq import Seq2Seq
+from clearhead.run import ModelMeta, Sizes
+from clearhead.tasks.base.metrics import Score, bleu, chrf, exact_match
+from clearhead.tasks.base.predictor import MAX_WINDOW, GeneratingPredictor, growing_windows
+from clearhead.tasks.base.task import Batch, Workspace, read_dataset, train_tokenizer
+from clearhead.tasks.base.text import SourceToTextTask
+from clearhead.text.sentences import cut
+
+
+class TranslateModel(AlignedConfig):
+    """A model that reads one sentence and writes another."""
+
+    architecture: Literal["transformer", "rnn"] = Field("transformer", description="attention, or what came before")
+    cell: CellName = Field("gru", description="kind of recurrent cell (rnn)")
+
+
+@dataclass(frozen=True)
+class PairPart:
+    """Pairs as text and as ids."""
+
+    pairs: list[Pair]
+    sources: list[list[int]]
+    targets: list[list[int]]
+
+
+class Translate(SourceToTextTask[TranslateModel, PairPart]):
+    """Read a sentence in one language, write it in another; one vocabulary serves both."""
+
+    name = "translate"
+    title = "A translator"
+    data_kind = "pairs"
+    model_type = TranslateModel
+    defaults = {"train": {"label_smoothing": 0.1}}
+    max_scored = 1000  # pairs translated at each evaluation
+
+    @classmethod
+    def build(cls, model: TranslateModel, sizes: Sizes) -> nn.Module:
+        system = Seq2Seq if model.architecture == "transformer" else RnnSeq2Seq
+        return system(model, sizes.vocabulary, sizes.pad)
+
+    def __init__(self, config: Config[TranslateModel], workspace: Workspace):
+        dataset = read_dataset(config, "pairs", workspace)
+        train: Sequence[Pair] = list(dataset.train)
+        texts = (text for pair in train for text in (pair.source, pair.target))
+        self.config = config
+        self.tokenizer = train_tokenizer(config, workspace, texts)
+        self.train, self.held_out = self._part(train), self._part(list(dataset.validation))
+        p99 = math.ceil(np.quantile([len(ids) for ids in self.train.sources], 0.99))
+        sizes = Sizes(vocabulary=len(self.tokenizer), pad=self.tokenizer.pad)
+        self.meta = ModelMeta(sizes, p99_source_length=p99)
+        if dropped := len(train) - len(self.train.pairs):
+            self.notes = (f"{dropped:,} pairs of {config.data.max_length} tokens or more are left out",)
+
+    def _part(self, pairs: Sequence[Pair]) -> PairPart:
+        """Tokenize, and keep the pairs that are short enough."""
+        longest = self.config.data.max_length
+        sources = self.tokenizer.encode_batch([pair.source for pair in pairs])
+        targets = self.tokenizer.encode_batch([pair.target for pair in pairs])
+        kept = [i for i in range(len(pairs)) if max(len(sources[i]), len(targets[i])) < longest]
+        if not kept:
+            raise DataError(f"has no pair shorter than {longest} tokens in a part", path=self.config.data.path)
+        return PairPart([pairs[i] for i in kept], [sources[i] for i in kept], [targets[i] for i in kept])
+
+    def lengths(self, part: PairPart) -> list[tuple[int, int]]:
+        """Tokens with the stop of the source, and the start or the stop of the target."""
+        return [(len(source) + 1, len(target) + 1) for source, target in zip(part.sources, part.targets, strict=True)]
+
+    def tensors(self, part: PairPart, indices: list[int]) -> Batch:
+        """source (B, S) with its stop; target (B, 1 + T + 1) between start and stop."""
+        tokenizer = self.tokenizer
+        source = pad([part.sources[i] for i in indices], tokenizer.pad, stop=tokenizer.stop)
+        target = pad([part.targets[i] for i in indices], tokenizer.pad, tokenizer.start, tokenizer.stop)
+        return {"source": torch.from_numpy(source), "target": torch.from_numpy(target)}
+
+    def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
+        """BLEU, chrF and the share of exact translations of the held-out pairs, all or some evenly spaced."""
+        count = len(self.held_out.pairs)
+        some = slice(None, None, -(-count // min(self.max_scored or count, count)))
+        pairs = self.held_out.pairs[some]
+        written = self.translate(model, self.held_out.sources[some])
+        references = [pair.target for pair in pairs]
+        sample = f"{pairs[0].source} → {written[0]}"
+        return (bleu(written, references), chrf(written, references), exact_match(written, references)), sample
+
+    def translate(self, model: Any, sources: Sequence[list[int]]) -> list[str]:
+        """The best translation that is found of each source."""
+        special = Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+        found = write_all(flat(model), sources, special, Settings(beams=self.beam_width))
+        return self.tokenizer.decode_batch([hypotheses[0].ids for hypotheses in found])
+
+    def example(self) -> PreparedInput:
+        """The first held-out pair."""
+        batch, strings = self.tensors(self.held_out, [0]), self.tokenizer.pieces
+        source, target = batch["source"][:, :MAX_TOKENS], batch["target"][0, : MAX_TOKENS + 1].tolist()
+        read, written = target[:-1], target[1:]
+        return PreparedInput(
+            (source,), tuple(read), encoder=strings(source[0]), decoder=strings(read), output=strings(written)
+        )
+
+    @classmethod
+    def card_rows(cls, config: AnyConfig) -> Iterator[tuple[str, str]]:
+        yield "search", f"beams: {config.train.beam}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A translation and its score: the higher, the likelier; NaN unless log-probabilities were asked for."""
+
+    text: str
+    score: float
+
+
+class Translator(GeneratingPredictor, task=Translate):
+    """Translates texts of any number and any length.
+
+    Lines are taken in windows, so that a file of any size needs little memory: the first of one line, for a quick first
+    answer, and each of twice as many as the last. Within a window similar lengths go together. A text that is longer
+    than the training sources is cut at the ends of sentences, and its parts are translated one by one: a model that has
+    only seen short texts makes nothing good of a long one.
+    """
+
+    verb = "translate"
+    example_inputs = (
+        "She has a red car.",
+        "The dog sees the cat.",
+        "we are eating bread",
+        "I'm not hungry yet.",
+        "The animal didn't cross the street because it was too tired.",
+    )
+
+    @overload
+    def translate(self, text: str, *, beams: int = 4, **settings: Any) -> str: ...
+    @overload
+    def translate(self, text: list[str], *, beams: int = 4, **settings: Any) -> list[str]: ...
+    def translate(self, text: str | list[str], *, beams: int = 4, **settings: Any) -> str | list[str]:
+        """The best translation that a beam search finds; `settings` are those of `clearhead.decode.Settings`."""
+        texts = [text] if isinstance(text, str) else text
+        best = [found[0].text for found in self.candidates(texts, Settings.of(beams=beams, **settings))]
+        return best[0] if isinstance(text, str) else best
+
+    def candidates(
+        self,
+        texts: Sequence[str],
+        settings: Settings | None = None,
+        on_note: Callable[[str], None] = lambda _note: None,
+        first: int = 1,
+    ) -> list[list[Candidate]]:
+        """The translations of each text, best first; `on_note` gets remarks on the texts, counted from `first`."""
+        self.engines.on_note = on_note
+        settings = settings or Settings(beams=4)
+        whole = self.tokenizer.encode_batch([text.strip() for text in texts])
+        parts = [
+            self._parts(text, ids, first + i, on_note) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))
+        ]
+        found = iter(self.engines.write_all([ids for each in parts for ids in each], self.special, settings))
+        return [
+            self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
+            for text, each in zip(texts, parts, strict=True)
+        ]
+
+    def stream_candidates(
+        self,
+        texts: Iterable[str],
+        settings: Settings | None = None,
+        on_note: Callable[[str], None] = lambda _note: None,
+        max_window: int = MAX_WINDOW,
+    ) -> Iterator[list[Candidate]]:
+        """The translations of each text as texts come; at most `max_window` of them are waited for."""
+        first = 1
+        for window in growing_windows(texts, max_window):
+            yield from self.candidates(window, settings, on_note, first)
+            first += len(window)
+
+    def _parts(self, text: str, ids: list[int], number: int, on_note: Callable[[str], None]) -> list[list[int]]:
+        """The ids of a text in parts that are short enough; none if there is nothing to translate."""
+        if not any(self._is_known(token) for token in ids):
+            if text.strip():
+                on_note(f"text {number} has nothing that the model knows: it stays as it is")
+            return []
+        longest = self.config.data.max_length - 1
+        usual = self.meta.p99_source_length or longest
+        if len(ids) <= usual:
+            return [ids]
+        encode = self.tokenizer.encode
+        parts = [encode(part) for part in cut(text, usual, longest, lambda part: len(encode(part)))]
+        if len(parts) > 1:
+            on_note(f"text {number} is longer than what the model learned from: translated in {len(parts)} parts")
+        return parts
+
+    def _is_known(self, token: int) -> bool:
+        """Whether a token is known, and more than a blank."""
+        return token != self.tokenizer.unknown and bool(self.tokenizer.pieces([token])[0].strip("▁ "))
+
+    def _joined(self, parts: Sequence[Sequence[Hypothesis]]) -> list[Candidate]:
+        """The best of all parts as one text, then the second best, as far as every part has one."""
+        ranks = list(zip(*parts, strict=False))
+        texts = (" ".join(self.tokenizer.decode_batch([part.ids for part in rank])) for rank in ranks)
+        return [Candidate(t, sum(p.score for p in rank) / len(rank)) for t, rank in zip(texts, ranks, strict=True)]
+
+    def prepare(self, item: str) -> PreparedInput:
+        ids = [*self.tokenizer.encode(item), self.tokenizer.stop]
+        start = self.tokenizer.start
+        return PreparedInput(
+            (torch.tensor([ids]),),
+            (start,),
+            encoder=self.token_strings(ids),
+            decoder=self.token_strings([start]),
+            stop=self.tokenizer.stop,
+            max_tokens=2 * len(ids) + 10,
+            beam_width=4,
+            text=item,
+            choices=self.choices,
+        )
+
+    def predict(self, item: str) -> dict[str, Any]:
+        return {"translation": self.translate(item)}
+
+    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002 - the source sets the length
+        return self.translate(item, beams=1)
+
+    def token_vectors(self, inputs: Tensor) -> Tensor:
+        """The encoder's memory: what the decoder looks at."""
+        network = self.network
+        return network.read(inputs).states if isinstance(network, RnnSeq2Seq) else network.encode(inputs)[0]  # type: ignore[operator]

@@ -1,0 +1,164 @@
+"""Classification of images; and the image classifier.
+
+B images, C channels
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, overload
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clearhead.config import Config, PooledPatchConfig, PoolName
+from clearhead.data import Picture
+from clearhead.data.batches import Batches
+from clearhead.look.inputs import PreparedInput, patch_names
+from clearhead.models.vit import VisionTransformer
+from clearhead.run import ModelMeta, Sizes
+from clearhead.tasks.base.images import (
+    ImageLike,
+    ImagePredictor,
+    Images,
+    check_patches,
+    expected,
+    load_images,
+    normalise,
+    sizes_of,
+)
+from clearhead.tasks.base.labels import Classification, LabelTask, classifications, known_labels, numbered
+from clearhead.tasks.base.losses import class_loss
+from clearhead.tasks.base.predictor import BATCH, Vectors
+from clearhead.tasks.base.task import Batch, Examples, Workspace, device_of, read_dataset
+
+# How far `augment` goes with amount 1.
+TURN = 0.5  # radians
+GROW = 0.3  # of the size; the same for shear
+SHIFT = 0.3  # of half the image
+
+
+class VisionModel(PooledPatchConfig):
+    """A classifier of images."""
+
+    pool: PoolName = Field("class", description="which vector speaks for the image")
+
+
+class Vision(LabelTask[VisionModel]):
+    """Choose one of a few labels for an image."""
+
+    name = "vision"
+    title = "A classifier of images"
+    data_kind = "images"
+    model_type = VisionModel
+    defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
+    unit = "examples"
+    takes_word_vectors = False
+
+    @classmethod
+    def build(cls, model: VisionModel, sizes: Sizes) -> nn.Module:
+        check_patches(model.patch, sizes)
+        return VisionTransformer(model, sizes.channels, sizes.height, sizes.width, sizes.classes)
+
+    def __init__(self, config: Config[VisionModel], workspace: Workspace):
+        dataset = read_dataset(config, "images", workspace)
+        train: list[Picture] = list(dataset.train)
+        held_out: list[Picture] = list(dataset.validation)
+        self.config = config
+        self.images = load_images([each.image for each in train], like=expected(workspace.meta))
+        self.held_out_images = load_images([each.image for each in held_out], like=self.images)
+        labels = known_labels((each.label for each in train), workspace, config.data.path)
+        self.labels = numbered((each.label for each in train), labels, config.data.path)
+        self.held_out_labels = numbered((each.label for each in held_out), labels, config.data.path)
+        self.meta = ModelMeta(sizes_of(self.images, classes=len(labels)), labels)
+
+    def cursor(self) -> Batches:
+        """As many images as their patches fit the token budget."""
+        patches = (self.images.shape[1] // self.config.model.patch) * (self.images.shape[2] // self.config.model.patch)
+        lengths = np.full(len(self.images), 1 + patches)
+        return Batches(lengths, budget=self.config.data.batch_tokens, seed=self.config.train.seed)
+
+    def batch(self, examples: Examples) -> Batch:
+        """images (B, C, height, width), moved a little with `data.augment`, and labels (B,)."""
+        batch = _tensors(self.images, self.labels, examples)
+        amount = self.config.data.augment
+        return {**batch, "images": augment(batch["images"], amount)} if amount else batch
+
+    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        return class_loss(model(batch["images"]), batch["labels"], smoothing=smoothing)
+
+    def validation(self) -> Iterator[Batch]:
+        for first in range(0, len(self.held_out_images), 256):
+            indices = np.arange(first, min(first + 256, len(self.held_out_images)))
+            yield _tensors(self.held_out_images, self.held_out_labels, indices)
+
+    def predicted_and_right(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in self.validation():
+            yield model(batch["images"].to(device_of(model))).argmax(-1), batch["labels"]
+
+    def example(self) -> PreparedInput:
+        """The first held-out image."""
+        image = normalise(self.held_out_images[:1])
+        return PreparedInput((image,), encoder=["class", *patch_names(image, self.config.model.patch)])
+
+
+def _tensors(images: Images, labels: Any, indices: Any) -> Batch:
+    return {"images": normalise(images[indices]), "labels": torch.from_numpy(labels[indices])}
+
+
+def augment(images: Tensor, amount: float) -> Tensor:
+    """(B, C, height, width), each image rotated, scaled, sheared and shifted a little at random."""
+    turn, shear, wide, high, right, down = torch.empty(6, len(images)).uniform_(-amount, amount)
+    cos, sin = torch.cos(TURN * turn), torch.sin(TURN * turn)
+    wide, high = 1 + GROW * wide, 1 + GROW * high
+    across = torch.stack([wide * cos, -wide * sin + GROW * shear, SHIFT * right], -1)  # (B, 3)
+    along = torch.stack([high * sin, high * cos, SHIFT * down], -1)
+    grid = F.affine_grid(torch.stack([across, along], 1), list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+
+
+class ImageClassifier(ImagePredictor, task=Vision):
+    """Chooses a label for an image."""
+
+    verb = "classify"
+
+    @overload
+    def classify(self, item: list[Any]) -> list[Classification]: ...
+    @overload
+    def classify(self, item: ImageLike) -> Classification: ...
+    @torch.inference_mode()
+    def classify(self, item: ImageLike | list[Any]) -> Classification | list[Classification]:
+        """The label of an image, with the probability of each; a list gives a list."""
+        images = self.image_arrays(item if isinstance(item, list) else [item])
+        found: list[Classification] = []
+        for first in range(0, len(images), BATCH):
+            logits = self.network(normalise(images[first : first + BATCH]))
+            found += classifications(logits.softmax(-1), self.meta.labels)
+        return found if isinstance(item, list) else found[0]
+
+    def prepare(self, item: ImageLike) -> PreparedInput:
+        prepared = self.prepare_image(item)
+        names = patch_names(prepared.sources[0], self.config.model.patch)
+        return replace(prepared, encoder=["class", *names], choices=self.choices, class_token=True)
+
+    def predict(self, item: ImageLike) -> dict[str, Any]:
+        [found] = self.classify([item])
+        return {"label": found.label, "probabilities": found.probabilities}
+
+    def answer(self, item: ImageLike, max_tokens: int | None = None) -> str:  # noqa: ARG002
+        return self.classify([item])[0].label
+
+    def token_vectors(self, inputs: Tensor) -> Tensor:
+        vectors: Tensor = self.network.encoder(inputs)  # type: ignore[operator]
+        return vectors
+
+    def embed(self, item: ImageLike | list[Any]) -> Vectors:
+        """One vector (D,) for an image: the mean over its patches. A list of N gives (N, D)."""
+        if isinstance(item, list | tuple):
+            return self._mean_vectors([normalise(self.pixels(each)[None])] for each in item)
+        vector: Vectors = self.embed([item])[0]
+        return vector
