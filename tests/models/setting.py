@@ -33,7 +33,7 @@ class System:
     def __str__(self) -> str:
         return ",".join([self.task, *(f"{key}={value}" for key, value in self.settings.items())])
 
-    def build_network(self, seed: int = 0, **settings: Any) -> Any:
+    def build(self, seed: int = 0, **settings: Any) -> Any:
         """The model, always the same for the same seed."""
         torch.manual_seed(seed)
         size = {"patch": PATCH} if self.task in ("vision", "caption") else {}
