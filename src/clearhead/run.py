@@ -171,3 +171,8 @@ def cpu_copy(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors that training will not change any more."""
     with torch.no_grad():
         return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of parameters; a tied one counts once."""
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.bench.figures import Figure
+from clearhead.bench.measure import Measurement
 from clearhead.bench.suites import Suite
 from clearhead.cli.main import _run
 
 
 @pytest.fixture(autouse=True)
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_suite: Suite, peers: bool) -> Iterator[Figure]:
-        yield Figure("ours", 3.0, "ms")
+    def run(_suite: Suite, peers: bool) -> Iterator[Measurement]:
+        yield Measurement("ours", 3.0, "ms")
         if peers:
-            yield Figure("ours / theirs", 0.5, "×", 0.25, bound="at least")
-            yield Figure("theirs / ours", 2.0, "×", 1.0)
+            yield Measurement("ours / theirs", 0.5, "×", 0.25, bound="at least")
+            yield Measurement("theirs / ours", 2.0, "×", 1.0)
 
     monkeypatch.setattr(Suite, "run", run)
 

@@ -101,7 +101,7 @@ def test_a_classifier_shows_its_classes_and_confusions(say: Say) -> None:
 def test_many_classes_show_the_largest_confusions(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     from clearhead.cli import eval as verb
 
-    monkeypatch.setattr(verb, "FEW", 1)
+    monkeypatch.setattr(verb, "MATRIX_LABELS", 1)
     words = [*SMALL, "tokenizer.kind=char", "data.validation=0.2"]
     say("train", "classify", "--data", "days.csv", "--out", "run", *words, "--json")
     said = say("eval", "run", "--data", "days.csv")

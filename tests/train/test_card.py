@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from clearhead import config as configuration
-from clearhead.train.loop import Listener
+from clearhead.train.loop import Callbacks
 from clearhead.train.start import begin, resume
 
 SETTINGS = ["model.dim=16", "model.heads=2", "model.layers=1", "train.max_steps=3", "tokenizer.size=300"]
@@ -31,7 +31,7 @@ def test_a_card_credits_a_known_dataset_and_keeps_the_first_command(
     monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
     config = configuration.override(configuration.defaults("translate"), ["data.path=tatoeba-en-es", *SETTINGS])
     with pytest.raises(StoppedError):
-        begin(config, tmp_path / "run", "clearhead train en-es.yaml", Listener(on_step=stop))
+        begin(config, tmp_path / "run", "clearhead train en-es.yaml", Callbacks(on_step=stop))
     resume(tmp_path / "run")
     card = (tmp_path / "run" / "card.md").read_text(encoding="utf-8")
     first, _, title, *_ = card.splitlines()

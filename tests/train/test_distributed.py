@@ -18,7 +18,7 @@ from clearhead import config as configuration
 from clearhead.config import Config, TrainConfig
 from clearhead.errors import ConfigError
 from clearhead.files import read_tensors
-from clearhead.train.distributed import Team
+from clearhead.train.distributed import ProcessGroup
 from clearhead.train.start import begin, resume
 
 # The budget makes batches of odd and even size, and the one long pair a batch of which the second process has nothing.
@@ -61,7 +61,7 @@ from clearhead.cli.main import main
 from clearhead.train.loop import Trainer
 update = Trainer.update
 def fatal(self, batches):
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and self.team.rank == 1 and self.step == 5:
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and self.group.rank == 1 and self.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
     update(self, batches)
 Trainer.update = fatal
@@ -189,19 +189,19 @@ def as_two(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_muon_is_refused_with_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     as_two(monkeypatch)
     config: Any = TrainConfig(optimizer="muon", strategy="fsdp", device="cpu")
-    with pytest.raises(ConfigError, match="muon needs whole matrices"), Team.join(config):
+    with pytest.raises(ConfigError, match="muon needs whole matrices"), ProcessGroup.join(config):
         pass
 
 
 def test_batch_norm_is_refused() -> None:
     with pytest.raises(ConfigError, match="batch needs a whole batch in one process"):
-        Team(rank=0, world=2).spread(torch.nn.BatchNorm1d(3))
+        ProcessGroup(rank=0, world_size=2).shard(torch.nn.BatchNorm1d(3))
 
 
 def test_the_rows_of_all_processes_are_the_batch() -> None:
     batch = {"ids": torch.arange(14).view(7, 2), "labels": torch.arange(7)}
-    shares = [Team(rank, world=3).share(batch) for rank in range(3)]
+    shares = [ProcessGroup(rank, world_size=3).local_rows(batch) for rank in range(3)]
     assert [weight for _, weight in shares] == [1, 1, 1]
     assert torch.cat([mine["labels"] for mine, _ in shares]).sort().values.tolist() == [*range(7)]
-    mine, weight = Team(rank=2, world=3).share({name: rows[:2] for name, rows in batch.items()})
+    mine, weight = ProcessGroup(rank=2, world_size=3).local_rows({name: rows[:2] for name, rows in batch.items()})
     assert (weight, mine["ids"].tolist()) == (0, [[0, 1]])

@@ -22,7 +22,7 @@ from clearhead.errors import ConfigError, RunError
 from clearhead.files import read_tensors
 from clearhead.run import Run
 from clearhead.train import checkpoints
-from clearhead.train.loop import Listener
+from clearhead.train.loop import Callbacks
 from clearhead.train.start import begin, make_trainer, resume
 
 # Everything that a step can depend on: dropout, averaging, both optimisers, accumulation, scheduled rates.
@@ -55,12 +55,12 @@ def config(tmp_path: Path) -> Config:
     return configuration.override(configuration.defaults("translate", "tiny"), words)
 
 
-def stopping_at(step: int) -> Listener:
+def stopping_at(step: int) -> Callbacks:
     def stop(found: object, _progress: object) -> None:
         if found.step == step:  # type: ignore[attr-defined]
             raise StoppedError
 
-    return Listener(on_step=stop)
+    return Callbacks(on_step=stop)
 
 
 def files(run: Path) -> dict[str, object]:
@@ -102,7 +102,7 @@ def test_every_checkpoint_of_a_plain_run_is_used(config: Config, tmp_path: Path,
     with pytest.raises(StoppedError):
         begin(config, tmp_path / "stopped", "test", stopping_at(6))
     seen: list[int] = []
-    resume(tmp_path / "stopped", Listener(on_step=lambda step, _: seen.append(step.step), on_note=notes.append))
+    resume(tmp_path / "stopped", Callbacks(on_step=lambda step, _: seen.append(step.step), on_note=notes.append))
     assert seen[0] == 5  # it went on from the checkpoint of step 4
     assert [note for note in notes if "checkpoint" in note] == []
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
@@ -113,14 +113,14 @@ def test_whoever_stops_early_has_the_best_weights(config: Config, tmp_path: Path
     words = ["train.patience=2", "train.evaluate_every=2", "train.learning_rate=0.3", "train.schedule=stable"]
     words += ["train.optimizer=adamw", "train.max_steps=200", f"train.average={average}", "train.checkpoint_every=1"]
     config, run, notes = configuration.override(config, words), tmp_path / "run", []
-    found = begin(config, run, "test", Listener(on_note=notes.append))
+    found = begin(config, run, "test", Callbacks(on_note=notes.append))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     *evaluations, last = [(line["step"], line["loss"]) for line in lines if line["part"] == "validation"]
     step, best = min(evaluations, key=lambda pair: pair[1])
     assert last[0] < 200
     assert evaluations[-1][1] > best  # or this test would show nothing
     assert last[1] == found.loss == pytest.approx(best, rel=1e-6)
-    assert notes == [f"the best weights by validation loss are those of step {step}: they are kept"]
+    assert notes == [f"kept the weights of step {step}, which have the lowest validation loss"]
     with pytest.raises(StoppedError):
         begin(config, tmp_path / "stopped", "test", stopping_at(step + 1))
     resume(tmp_path / "stopped")
@@ -136,7 +136,7 @@ def test_a_damaged_checkpoint_is_named_and_passed_over(
     newest, older = checkpoints.saved(run / "checkpoints")
     weights = newest / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    resume(run, Listener(on_note=notes.append))
+    resume(run, Callbacks(on_note=notes.append))
     assert any(f"checkpoint {newest} is damaged: weights.safetensors is missing or changed" in note for note in notes)
     assert older.name == "step-00000008"
     assert files(run) == whole
@@ -186,7 +186,7 @@ def test_a_checkpoint_of_another_version_is_refused(config: Config, tmp_path: Pa
 
 def test_a_loss_that_is_not_a_number_stops_the_run(config: Config, tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config)
-    trainer = make_trainer(run, config, Listener())
+    trainer = make_trainer(run, config, Callbacks())
     with torch.no_grad():
         trainer.model.output.linear.weight.fill_(float("nan"))  # type: ignore[union-attr]
     with pytest.raises(RunError, match="the loss became nan at step 0; no checkpoint was written yet; try a lower"):
@@ -249,7 +249,7 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
                     file.write(bytes(1000))
 
     with pytest.raises(RunError, match=r"cannot write .*: .*[Nn]o space left on device"):
-        begin(config, run, "test", Listener(on_step=fill))
+        begin(config, run, "test", Callbacks(on_step=fill))
     assert checkpoints.saved(run / "checkpoints")[0].name == "step-00000008"
     filler.unlink()
     resume(run)

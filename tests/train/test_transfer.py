@@ -23,10 +23,10 @@ from clearhead.models.build import Sizes, build
 from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
 from clearhead.train import board, checkpoints
-from clearhead.train.distributed import Team
+from clearhead.train.distributed import ProcessGroup
 from clearhead.train.dry_run import estimate
 from clearhead.train.evaluate import evaluate
-from clearhead.train.loop import Listener, Trainer
+from clearhead.train.loop import Callbacks, Trainer
 from clearhead.train.start import begin, make_trainer, resume
 from clearhead.train.transfer import LISTED, counterpart, start_run, words_in_common
 
@@ -81,7 +81,7 @@ def finished(out: str, task: str, *more: str) -> dict[str, Tensor]:
 def begun(task: str, *more: str, out: str = "new") -> tuple[Trainer, list[str]]:
     """A model at step 0, and what was said about it."""
     config, notes = made(task, *more), list[str]()
-    return make_trainer(Run.create(Path(out), config), config, Listener(on_note=notes.append)), notes
+    return make_trainer(Run.create(Path(out), config), config, Callbacks(on_note=notes.append)), notes
 
 
 def fresh(trainer: Trainer) -> dict[str, Tensor]:
@@ -242,7 +242,7 @@ def test_settings_that_change_what_a_weight_means_are_named() -> None:
 def test_the_average_begins_there_too() -> None:
     theirs = finished("lm", "lm")
     trainer, _ = begun("classify", "train.start_from=lm", "train.average=0.9")
-    averaged = trainer.average.tensors()
+    averaged = trainer.ema.state_dict()
     assert same(averaged["encoder.stack.norm.bias"], theirs["stack.norm.bias"])
 
 
@@ -328,12 +328,12 @@ def test_characters_are_no_words() -> None:
 # --- resuming ---
 
 
-def stopping_at(step: int) -> Listener:
+def stopping_at(step: int) -> Callbacks:
     def stop(found: Any, _progress: object) -> None:
         if found.step == step:
             raise StoppedError
 
-    return Listener(on_step=stop)
+    return Callbacks(on_step=stop)
 
 
 def files(run: str) -> dict[str, object]:
@@ -392,10 +392,10 @@ def test_shards_are_cut_from_what_was_taken_over(monkeypatch: pytest.MonkeyPatch
     theirs = finished("lm", "lm")
     spread: list[Tensor] = []
 
-    def keep(_team: Team, model: nn.Module) -> None:
+    def keep(_group: ProcessGroup, model: nn.Module) -> None:
         spread.append(model.state_dict()["encoder.stack.norm.bias"].clone())
 
-    monkeypatch.setattr(Team, "spread", keep)
+    monkeypatch.setattr(ProcessGroup, "shard", keep)
     begun("classify", "train.start_from=lm")
     assert same(spread[0], theirs["stack.norm.bias"])
 

@@ -15,7 +15,7 @@ from clearhead.errors import RunError
 from clearhead.files import read_tensors, write_tensors
 from clearhead.nn import causal_mask
 from clearhead.run import Run
-from clearhead.train.loop import Listener, Trainer
+from clearhead.train.loop import Callbacks, Trainer
 from clearhead.train.start import begin, make_trainer, resume
 from clearhead.train.task import Task
 from clearhead.train.tasks import Translate
@@ -83,7 +83,7 @@ def make_config(task: str, data: str, *more: str) -> Config:
 
 
 def started(config: Config, out: str = "run") -> Trainer:
-    return make_trainer(Run.create(Path(out), config), config, Listener())
+    return make_trainer(Run.create(Path(out), config), config, Callbacks())
 
 
 def evaluated(config: Config) -> tuple[Any, Attention]:
@@ -191,7 +191,7 @@ def test_a_resumed_run_leaves_the_same_files() -> None:
     config = make_config("translate", "pairs.tsv", *RUN)
     begin(config, Path("whole"), "test")
     with pytest.raises(StoppedError):
-        begin(config, Path("stopped"), "test", Listener(on_step=stop))
+        begin(config, Path("stopped"), "test", Callbacks(on_step=stop))
     Path("stopped/attention/step-00000003.safetensors").write_bytes(b"torn")
     checkpoint = Path("stopped/checkpoints/step-00000004")
     (checkpoint / "state.json").unlink()  # so that it goes on from step 2

@@ -16,7 +16,7 @@ from clearhead.config import Config
 from clearhead.errors import ConfigError, DataError, RunError, TextError
 from clearhead.files import read_tensors
 from clearhead.models.word2vec import SkipGram
-from clearhead.train.loop import Listener
+from clearhead.train.loop import Callbacks
 from clearhead.train.start import begin, resume
 from clearhead.train.task import Batch, Workspace
 from clearhead.train.tasks import words as task
@@ -201,12 +201,12 @@ class StoppedError(Exception):
     """Stands for a kill in the middle of a run."""
 
 
-def stopping_at(step: int) -> Listener:
+def stopping_at(step: int) -> Callbacks:
     def stop(found: object, _progress: object) -> None:
         if found.step == step:  # type: ignore[attr-defined]
             raise StoppedError
 
-    return Listener(on_step=stop)
+    return Callbacks(on_step=stop)
 
 
 def test_a_stopped_run_ends_in_the_same_bits(tmp_path: Path) -> None:

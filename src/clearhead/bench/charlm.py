@@ -21,12 +21,12 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor, nn
 
-from clearhead.bench.figures import Figure
+from clearhead.bench.measure import Measurement
 from clearhead.bench.peers import RATE, Gpt, Peer, as_torch_comes, transformers_gpt
 from clearhead.config import defaults, override
 from clearhead.data import read
 from clearhead.run import Run
-from clearhead.train.loop import Listener
+from clearhead.train.loop import Callbacks
 from clearhead.train.start import make_trainer
 
 ENOUGH = 1.88  # nats per character of the validation text
@@ -73,7 +73,7 @@ class Trained:
     parameters: int
 
 
-def run(peers: bool) -> Iterator[Figure]:
+def run(peers: bool) -> Iterator[Measurement]:
     """Train ours, and the peer after it, several times from other seeds; the figures come at the end."""
     ours, theirs = [], []
     with TemporaryDirectory() as folder:
@@ -85,19 +85,21 @@ def run(peers: bool) -> Iterator[Figure]:
     yield from figures(ours, theirs)
 
 
-def figures(ours: Sequence[Trained], theirs: Sequence[Trained]) -> Iterator[Figure]:
+def figures(ours: Sequence[Trained], theirs: Sequence[Trained]) -> Iterator[Measurement]:
     """The worst loss of ours, the median seconds, and how they compare."""
     detail = {"rounds": [asdict(each) for each in ours]}
     seconds = statistics.median(each.seconds for each in ours)
-    yield Figure("clearhead: loss, highest of all rounds", max(each.loss for each in ours), "nats", ENOUGH, detail)
-    yield Figure("clearhead: parameters", max(each.parameters for each in ours) / 1e6, "M", PARAMETERS)
-    yield Figure("clearhead: training, whole schedule", seconds, "s", None, detail)
+    yield Measurement("clearhead: loss, highest of all rounds", max(each.loss for each in ours), "nats", ENOUGH, detail)
+    yield Measurement("clearhead: parameters", max(each.parameters for each in ours) / 1e6, "M", PARAMETERS)
+    yield Measurement("clearhead: training, whole schedule", seconds, "s", None, detail)
     if theirs:
         detail = {"rounds": [asdict(each) for each in theirs]}
         peer = statistics.median(each.seconds for each in theirs)
-        yield Figure("transformers: loss, highest of all rounds", max(e.loss for e in theirs), "nats", None, detail)
-        yield Figure(f"transformers: training until {ENOUGH} or given up", peer, "s", None, detail)
-        yield Figure("training seconds, clearhead / transformers", seconds / peer, "×", RATIO)
+        yield Measurement(
+            "transformers: loss, highest of all rounds", max(e.loss for e in theirs), "nats", None, detail
+        )
+        yield Measurement(f"transformers: training until {ENOUGH} or given up", peer, "s", None, detail)
+        yield Measurement("training seconds, clearhead / transformers", seconds / peer, "×", RATIO)
 
 
 def write_parts(text: str, folder: Path) -> Path:
@@ -115,7 +117,7 @@ def train_ours(parts: Path, seed: int, settings: Sequence[str] = SETTINGS) -> Tr
     """To the end of the schedule, through the ordinary trainer."""
     config = override(defaults("lm"), [*settings, "data.kind=text", f"data.path={parts}", f"train.seed={seed}"])
     with TemporaryDirectory() as folder:
-        trainer = make_trainer(Run(Path(folder)), config, Listener())
+        trainer = make_trainer(Run(Path(folder)), config, Callbacks())
         found = trainer.train()
     return Trained(trainer.progress.elapsed, found.loss, trainer.step, parameters(trainer.model))
 

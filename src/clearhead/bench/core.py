@@ -9,11 +9,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from clearhead.bench.figures import Figure
-from clearhead.bench.measure import growth_exponent, in_own_process, side_by_side
+from clearhead.bench.measure import Measurement, growth_exponent, in_own_process, side_by_side
 
 
-def run(peers: bool) -> Iterator[Figure]:  # noqa: ARG001 - torch, its only peer, is always there
+def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - torch, its only peer, is always there
     """Every figure, as soon as it is measured."""
     yield attention_against_torch(batch=12, length=64, dim=128, heads=4, repeats=300)
     yield attention_against_torch(batch=8, length=256, dim=384, heads=6, repeats=40)
@@ -22,7 +21,7 @@ def run(peers: bool) -> Iterator[Figure]:  # noqa: ARG001 - torch, its only peer
     yield from start_up()
 
 
-def attention_against_torch(batch: int, length: int, dim: int, heads: int, repeats: int) -> Figure:
+def attention_against_torch(batch: int, length: int, dim: int, heads: int, repeats: int) -> Measurement:
     """Forward and backward of our fused attention and of `torch.nn.MultiheadAttention` with the same weights."""
     import torch
 
@@ -47,7 +46,7 @@ def attention_against_torch(batch: int, length: int, dim: int, heads: int, repea
     taken = side_by_side({"clearhead": step_of_ours, "torch": step_of_theirs}, repeats)
     ratio = taken["clearhead"] / taken["torch"]
     what = f"attention {batch} × {length} × {dim}, forward + backward, against torch"
-    return Figure(what, ratio, "×", 1.05, {"milliseconds": taken, "repeats": repeats})
+    return Measurement(what, ratio, "×", 1.05, {"milliseconds": taken, "repeats": repeats})
 
 
 def _copy_weights(theirs: Any, ours: Any) -> None:
@@ -86,20 +85,20 @@ result = {"lengths": lengths, "seconds": times}
 """
 
 
-def long_forward() -> Iterator[Figure]:
+def long_forward() -> Iterator[Measurement]:
     """A causal forward of up to 65,536 tokens, 128 wide: its memory, and how its time grows."""
     lengths = [4096, 8192, 16384, 32768, 65536]
     words = [str(length) for length in lengths]
     whole = in_own_process(_LONG, "0", *words)
-    yield Figure("causal forward of 65,536 tokens, 128 wide: peak memory", whole["peak_mb"], "MB", 2000, whole)
+    yield Measurement("causal forward of 65,536 tokens, 128 wide: peak memory", whole["peak_mb"], "MB", 2000, whole)
     exponent = growth_exponent(lengths, whole["seconds"])
-    yield Figure("time against length, full attention: exponent", exponent, "", None, whole)
+    yield Measurement("time against length, full attention: exponent", exponent, "", None, whole)
     window = in_own_process(_LONG, "256", *words)
     exponent = growth_exponent(lengths, window["seconds"])
-    yield Figure("time against length, window of 256: exponent", exponent, "", 1.25, window)
+    yield Measurement("time against length, window of 256: exponent", exponent, "", 1.25, window)
 
 
-def text_to_batches() -> Iterator[Figure]:
+def text_to_batches() -> Iterator[Measurement]:
     """Read, tokenise and bucket Tatoeba en-es, or the pairs that come with the package where it is not at hand."""
     from clearhead.data import catalogue, read
     from clearhead.data.batches import Batches, padding
@@ -119,9 +118,9 @@ def text_to_batches() -> Iterator[Figure]:
     batches = list(Batches(lengths, budget=4096, seed=1))
     stamps["bucket"] = time.perf_counter() - begin
     detail = {"pairs": len(pairs), "seconds so far": stamps}
-    yield Figure(f"read, tokenise and bucket {name}", stamps["bucket"], "s", 10.0, detail)
+    yield Measurement(f"read, tokenise and bucket {name}", stamps["bucket"], "s", 10.0, detail)
     wasted = 100 * padding(lengths, batches)
-    yield Figure(f"padding of {name} at 4,096 tokens", wasted, "%", 5.0, {"batches": len(batches)})
+    yield Measurement(f"padding of {name} at 4,096 tokens", wasted, "%", 5.0, {"batches": len(batches)})
 
 
 def _lengths(sides: list[list[list[int]]]) -> Any:
@@ -131,7 +130,7 @@ def _lengths(sides: list[list[list[int]]]) -> Any:
     return np.stack([np.fromiter((len(ids) + 2 for ids in side), dtype=np.int64) for side in sides], axis=1)
 
 
-def start_up() -> Iterator[Figure]:
+def start_up() -> Iterator[Measurement]:
     """What a user waits for before anything happens."""
     for what, limit, words in (
         ("clearhead --help", 0.4, ["-m", "clearhead", "--help"]),
@@ -142,4 +141,4 @@ def start_up() -> Iterator[Figure]:
             begin = time.perf_counter()
             subprocess.run([sys.executable, *words], capture_output=True, check=True)
             times.append(time.perf_counter() - begin)
-        yield Figure(what, statistics.median(times), "s", limit, {"seconds": times})
+        yield Measurement(what, statistics.median(times), "s", limit, {"seconds": times})

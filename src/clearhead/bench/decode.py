@@ -25,9 +25,8 @@ import torch
 from torch import Tensor
 
 from clearhead.api import Model, load
-from clearhead.bench.figures import Figure
 from clearhead.bench.marian import marian, translate
-from clearhead.bench.measure import MakeTurn, Turn, side_by_side_apart
+from clearhead.bench.measure import MakeTurn, Measurement, Turn, side_by_side_apart
 from clearhead.config import TranslateModel
 from clearhead.data import read
 from clearhead.decode import Prompts, Settings, Special, write, write_all
@@ -91,7 +90,7 @@ CELLS = tuple(Cell(batch, beams) for batch in (1, 16) for beams in (1, 4))
 Taken = Mapping[str, float]  # milliseconds of each engine
 
 
-def run(peers: bool) -> Iterator[Figure]:
+def run(peers: bool) -> Iterator[Measurement]:
     """The table of each size, and real text, which is looked for first."""
     sources = held_out(load(TEXT_MODEL), SENTENCES)
     for size in SIZES:
@@ -233,19 +232,19 @@ def ct2_turn(size: Size, cell: Cell, folder: Path, compute: str) -> Tuned:
     return Tuned(turns)
 
 
-def cell_figures(size: Size, cell: Cell, taken: Taken) -> Iterator[Figure]:
+def cell_figures(size: Size, cell: Cell, taken: Taken) -> Iterator[Measurement]:
     """The time of each engine, and how many times as fast as CTranslate2 ours is, in float32 and in int8."""
     for name, each in taken.items():
-        yield Figure(f"{size}, {cell}: {name}", each, "ms", None, {"rounds": size.rounds})
+        yield Measurement(f"{size}, {cell}: {name}", each, "ms", None, {"rounds": size.rounds})
     if CT2 in taken:
         limit, what = size.times_ct2 if cell.batch > 1 else None, f"{size}, {cell}: clearhead, times as fast as {CT2}"
-        yield Figure(what, taken[CT2] / best(taken), "×", limit, bound="at least")
+        yield Measurement(what, taken[CT2] / best(taken), "×", limit, bound="at least")
     if CT2_INT8 in taken and COMPILED_INT8 in taken:
         what = f"{size}, {cell}: {COMPILED_INT8}, times as fast as {CT2_INT8}"
-        yield Figure(what, taken[CT2_INT8] / taken[COMPILED_INT8], "×")
+        yield Measurement(what, taken[CT2_INT8] / taken[COMPILED_INT8], "×")
 
 
-def mean_figures(size: Size, table: Mapping[Cell, Taken]) -> Iterator[Figure]:
+def mean_figures(size: Size, table: Mapping[Cell, Taken]) -> Iterator[Measurement]:
     """How many times as fast as transformers ours is in float32, as a geometric mean over the cells."""
     if not all(TRANSFORMERS in taken for taken in table.values()):
         return
@@ -257,7 +256,7 @@ def mean_figures(size: Size, table: Mapping[Cell, Taken]) -> Iterator[Figure]:
         times = [taken[TRANSFORMERS] / each for taken, each in zip(table.values(), own, strict=True)]
         detail = {"times as fast": dict(zip(map(str, table), times, strict=True))}
         mean = statistics.geometric_mean(times)
-        yield Figure(f"{size}: {name}, times as fast as transformers", mean, "×", limit, detail, bound="at least")
+        yield Measurement(f"{size}: {name}, times as fast as transformers", mean, "×", limit, detail, bound="at least")
 
 
 def best(taken: Taken) -> float:
@@ -327,11 +326,11 @@ def ct2_text_turn(sources: list[list[int]], folder: Path, patience: float, int8:
     return partial(engine.write_all, sources, special_of(model), Settings(beams=BEAMS))
 
 
-def text_figures(taken: Taken, sentences: int) -> Iterator[Figure]:
+def text_figures(taken: Taken, sentences: int) -> Iterator[Measurement]:
     """Sentences per second, and ours against CTranslate2's."""
     what = f"{TEXT_MODEL}, {sentences:,} sentences of Tatoeba, beam {BEAMS}"
     detail = {"transformers": "left out: its translation models have no rotary positions"}
     for name, each in taken.items():
-        yield Figure(f"{what}: {name}", 1000 * sentences / each, "sentences/s", None, detail)
+        yield Measurement(f"{what}: {name}", 1000 * sentences / each, "sentences/s", None, detail)
     if CT2 in taken:
-        yield Figure(f"{what}: clearhead, times as fast as {CT2}", taken[CT2] / best(taken), "×")
+        yield Measurement(f"{what}: clearhead, times as fast as {CT2}", taken[CT2] / best(taken), "×")

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from tempfile import TemporaryDirectory
 
-from clearhead.bench.figures import Figure
-from clearhead.bench.measure import side_by_side
+from clearhead.bench.measure import Measurement, side_by_side
 
 OURS, TORCH = 'clearhead translate en-es "hello"', "import torch"
 COMMANDS = {
@@ -25,7 +24,7 @@ RATIO = 1.3
 ROUNDS = 11
 
 
-def run(peers: bool) -> Iterator[Figure]:  # noqa: ARG001 - torch is no peer: nothing starts without it
+def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - torch is no peer: nothing starts without it
     """The time of both, and their ratio."""
     with TemporaryDirectory() as folder:
         taken = milliseconds(folder, ROUNDS)
@@ -43,9 +42,9 @@ def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> None:
     subprocess.run(command, env=environment, check=True, capture_output=True)
 
 
-def figures(taken: Mapping[str, float], rounds: int) -> Iterator[Figure]:
+def figures(taken: Mapping[str, float], rounds: int) -> Iterator[Measurement]:
     """Seconds of each, and how many times as long ours takes."""
     detail = {"milliseconds": dict(taken), "rounds": rounds}
     for name, each in taken.items():
-        yield Figure(name, each / 1000, "s", None, detail)
-    yield Figure(f"{OURS} / {TORCH}", taken[OURS] / taken[TORCH], "×", RATIO, detail)
+        yield Measurement(name, each / 1000, "s", None, detail)
+    yield Measurement(f"{OURS} / {TORCH}", taken[OURS] / taken[TORCH], "×", RATIO, detail)

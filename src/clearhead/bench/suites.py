@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 
-from clearhead.bench.figures import Figure
+from clearhead.bench.measure import Measurement
 from clearhead.errors import ConfigError, nearest
 
 
@@ -19,9 +19,9 @@ class Suite:
     module: str
     peers: tuple[str, ...] = ()  # packages that `--peers` measures too
 
-    def run(self, peers: bool) -> Iterator[Figure]:
+    def run(self, peers: bool) -> Iterator[Measurement]:
         """Every figure, as soon as it is measured; with `peers` those of the other packages too."""
-        run: Callable[[bool], Iterator[Figure]] = import_module(self.module).run
+        run: Callable[[bool], Iterator[Measurement]] = import_module(self.module).run
         return run(peers)
 
     def versions(self) -> dict[str, str]:

@@ -20,13 +20,12 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from clearhead.bench.figures import Figure
-from clearhead.bench.measure import Round, median_ratio, medians, rounds_apart
+from clearhead.bench.measure import Measurement, Round, median_ratio, medians, rounds_apart
 from clearhead.bench.peers import BETAS, CLIP, PEERS, RATE, WEIGHT_DECAY, Gpt
 from clearhead.config import defaults, override
 from clearhead.run import Run
 from clearhead.text import SPECIALS
-from clearhead.train.loop import Listener, Trainer
+from clearhead.train.loop import Callbacks, Trainer
 from clearhead.train.start import make_trainer
 
 SIZES = {
@@ -40,21 +39,21 @@ SAME = {"transformers": OURS, "x-transformers": OURS_BARE}  # which of ours is t
 RATIO = 1.0  # of a peer's milliseconds
 
 
-def run(peers: bool) -> Iterator[Figure]:
+def run(peers: bool) -> Iterator[Measurement]:
     """Both sizes."""
     for size, rounds in SIZES.items():
         yield from figures(size, measured(size, peers, rounds))
 
 
-def figures(size: Gpt, rounds: Sequence[Round]) -> Iterator[Figure]:
+def figures(size: Gpt, rounds: Sequence[Round]) -> Iterator[Measurement]:
     """The time of each, and ours against each peer's."""
     what, taken = f"{size}, {size.batch} × {size.block} tokens", medians(rounds)
     detail = {"milliseconds": taken, "rounds": len(rounds), "steps in a turn": TURN}
     for name, each in taken.items():
-        yield Figure(f"{what}: one step of {name}", each, "ms", None, detail)
+        yield Measurement(f"{what}: one step of {name}", each, "ms", None, detail)
     for peer, ours in SAME.items():
         if peer in taken:
-            yield Figure(f"{what}: {ours} / {peer}", median_ratio(rounds, ours, peer), "×", RATIO, detail)
+            yield Measurement(f"{what}: {ours} / {peer}", median_ratio(rounds, ours, peer), "×", RATIO, detail)
 
 
 def measured(size: Gpt, peers: bool, rounds: int, starts: int = STARTS) -> list[Round]:
@@ -101,7 +100,7 @@ def our_trainer(size: Gpt, folder: Path, *, bias: bool = True) -> Trainer:
         "train.warmup=0",
         "train.max_steps=1000000",
     )
-    return make_trainer(Run(folder), override(defaults("lm"), settings), Listener())
+    return make_trainer(Run(folder), override(defaults("lm"), settings), Callbacks())
 
 
 def our_turn(size: Gpt, folder: Path, *, bias: bool) -> Callable[[], None]:

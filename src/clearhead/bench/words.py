@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.bench.figures import Figure
+from clearhead.bench.measure import Measurement
 from clearhead.config import Config, defaults, override
 from clearhead.errors import DataError
 from clearhead.run import Run
-from clearhead.train.loop import Listener, Trainer
+from clearhead.train.loop import Callbacks, Trainer
 from clearhead.train.start import make_trainer
 from clearhead.train.task import Task
 from clearhead.train.tasks.words import ROW, Words, human_scores
@@ -65,7 +65,7 @@ class Learned:
     scores: dict[str, float]  # WordSim-353: correlation × 100; analogies: per cent
 
 
-def run(peers: bool) -> Iterator[Figure]:
+def run(peers: bool) -> Iterator[Measurement]:
     """Train ours, and gensim's after it, several times from other seeds; the figures come at the end."""
     check_questions()
     ours, theirs = [], []
@@ -79,16 +79,18 @@ def run(peers: bool) -> Iterator[Figure]:
     yield from figures(ours, theirs)
 
 
-def figures(ours: Sequence[Learned], theirs: Sequence[Learned]) -> Iterator[Figure]:
+def figures(ours: Sequence[Learned], theirs: Sequence[Learned]) -> Iterator[Measurement]:
     """Medians over the rounds: speed and scores of each, and how they compare."""
     for name, rounds in (("clearhead", ours), ("gensim", theirs)):
         for what, value in _medians(rounds).items():
-            yield Figure(f"{name}: {what}", value, UNITS[what], None, {"rounds": [asdict(each) for each in rounds]})
+            yield Measurement(
+                f"{name}: {what}", value, UNITS[what], None, {"rounds": [asdict(each) for each in rounds]}
+            )
     if theirs:
         mine, peer = _medians(ours), _medians(theirs)
-        yield Figure(f"{SPEED}, clearhead / gensim", mine.pop(SPEED) / peer[SPEED], "×", RATIO, bound="at least")
+        yield Measurement(f"{SPEED}, clearhead / gensim", mine.pop(SPEED) / peer[SPEED], "×", RATIO, bound="at least")
         for what, value in mine.items():
-            yield Figure(f"{what}, clearhead - gensim", value - peer[what], "points", POINTS, bound="at least")
+            yield Measurement(f"{what}, clearhead - gensim", value - peer[what], "points", POINTS, bound="at least")
 
 
 def _medians(rounds: Sequence[Learned]) -> dict[str, float]:
@@ -118,8 +120,8 @@ def scored(vectors: NDArray[Any], words: list[str]) -> dict[str, float]:
 def our_trainer(folder: Path, seed: int, settings: Sequence[str] = SETTINGS) -> Trainer:
     """The ordinary trainer, with as many steps as make the epochs."""
     run, config = Run(folder), override(defaults("words"), [*settings, f"train.seed={seed}"])
-    steps = EPOCHS * len(make_trainer(run, config, Listener()).cursor)
-    return make_trainer(run, override(config, [f"train.max_steps={steps}"]), Listener())
+    steps = EPOCHS * len(make_trainer(run, config, Callbacks()).cursor)
+    return make_trainer(run, override(config, [f"train.max_steps={steps}"]), Callbacks())
 
 
 def train_ours(trainer: Trainer, lists: Sequence[Sequence[str]]) -> Learned:

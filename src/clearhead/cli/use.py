@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.output import Json, counting, notes, print_json, read_lines
+from clearhead.cli.output import Json, notes, print_json, progress_counter, stdin_lines
 
 if TYPE_CHECKING:
     from clearhead.api import Candidate
@@ -68,12 +68,12 @@ def translate(
     rules = {"no_repeat": no_repeat, "repetition_penalty": repetition_penalty}
     chosen = (1 if temperature else max(4, n_best)) if beams is None else beams
     translator = loaded.translator(notes(), beams=chosen, scored=as_json, **searching, **drawing, **rules)
-    sources = [text] if text is not None else read_lines()
+    sources = [text] if text is not None else stdin_lines()
     if as_json:
         asked = list(sources)
         print_json([_record(*each) for each in zip(asked, translator.stream(asked), strict=True)])
         return
-    with counting("lines", shown=text is None) as count:
+    with progress_counter("lines", shown=text is None) as count:
         for found in translator.stream(sources, 1) if _typed(text) else translator.stream(sources):
             for each in found:
                 sys.stdout.write(f"{each.text}\n" if n_best == 1 else f"{each.score:.4f}\t{each.text}\n")
@@ -183,13 +183,13 @@ def embed(
     import clearhead
 
     loaded = clearhead.load(model)
-    items = [item] if item is not None else read_lines()
+    items = [item] if item is not None else stdin_lines()
     if as_json:
         asked = list(items)
         vectors = loaded.embed(asked).tolist()
         print_json([{"item": each, "vector": vector} for each, vector in zip(asked, vectors, strict=True)])
         return
-    with counting("lines", shown=item is None) as count:
+    with progress_counter("lines", shown=item is None) as count:
         for vector in loaded.embed_each(items, 1) if _typed(item) else loaded.embed_each(items):
             sys.stdout.write(" ".join(f"{number:.6g}" for number in vector) + "\n")
             count()

@@ -11,7 +11,7 @@ from clearhead import __version__
 from clearhead.config import Config, Task
 from clearhead.data.catalogue import CATALOGUE, Entry
 from clearhead.files import write_text
-from clearhead.run import Run
+from clearhead.run import Run, count_parameters
 from clearhead.train.task import Evaluation
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _origin(config: Config, datasets: Sequence[Entry]) -> Iterator[tuple[str, st
 
 def _making(run: Run, trainer: Trainer) -> Iterator[tuple[str, str]]:
     """How large it is, and what it took."""
-    yield "parameters", f"{sum(p.numel() for p in trainer.model.parameters()):,}"
+    yield "parameters", f"{count_parameters(trainer.model):,}"
     yield "steps", f"{trainer.step:,} in {trainer.progress.elapsed / 60:.1f} minutes of training"
     if trainer.task.config.task == "translate":
         yield "search", f"beams: {trainer.config.beam}"

@@ -19,30 +19,30 @@ from clearhead.text import Tokenizer
 from clearhead.train import checkpoints
 from clearhead.train.card import write_card
 from clearhead.train.device import Device
-from clearhead.train.distributed import Team
-from clearhead.train.loop import Listener, Trainer
+from clearhead.train.distributed import ProcessGroup
+from clearhead.train.loop import Callbacks, Trainer
 from clearhead.train.task import Evaluation, Task, Workspace
 from clearhead.train.tasks import TASKS
 from clearhead.train.transfer import start_run, start_tokenizer, transfer
 
 
-def begin(config: Config, out: Path, command: str, listener: Listener | None = None) -> Evaluation:
+def begin(config: Config, out: Path, command: str, callbacks: Callbacks | None = None) -> Evaluation:
     """Train a new model into `out`; whoever is restarted by torchrun goes on with what is there."""
-    with Team.join(config.train) as team:
-        with _nothing_left_of(out) if team.leads else nullcontext():
-            run = team.first(lambda: _own(out, config) if team.restarted else Run.create(out, config))
-            trainer = make_trainer(run, config, listener or Listener(), team)
-            team.first(lambda: write_text(run.command, command))
-        if team.restarted:
+    with ProcessGroup.join(config.train) as group:
+        with _nothing_left_of(out) if group.is_main else nullcontext():
+            run = group.on_main(lambda: _own(out, config) if group.restarted else Run.create(out, config))
+            trainer = make_trainer(run, config, callbacks or Callbacks(), group)
+            group.on_main(lambda: write_text(run.command, command))
+        if group.restarted:
             trainer.restore()
         return _finish(run, trainer)
 
 
-def resume(path: Path, listener: Listener | None = None) -> Evaluation:
+def resume(path: Path, callbacks: Callbacks | None = None) -> Evaluation:
     """Go on from the newest whole checkpoint, or from the beginning if there is none yet."""
     run = Run.open(path)
-    with Team.join(run.config.train) as team:
-        trainer = make_trainer(run, run.config, listener or Listener(), team)
+    with ProcessGroup.join(run.config.train) as group:
+        trainer = make_trainer(run, run.config, callbacks or Callbacks(), group)
         trainer.restore()
         return _finish(run, trainer)
 
@@ -63,23 +63,23 @@ def _nothing_left_of(out: Path) -> Iterator[None]:
         raise
 
 
-def make_trainer(run: Run, config: Config, listener: Listener, team: Team | None = None) -> Trainer:
+def make_trainer(run: Run, config: Config, callbacks: Callbacks, group: ProcessGroup | None = None) -> Trainer:
     """Everything that a run needs, at step 0."""
-    team = team or Team()
-    listener = listener if team.leads else Listener()
+    group = group or ProcessGroup()
+    callbacks = callbacks if group.is_main else Callbacks()
     trained = _trained(run, config)
-    task = team.first_then_all(lambda: _make_task(run, config, trained))
+    task = group.main_first(lambda: _make_task(run, config, trained))
     for note in task.notes:
-        listener.on_note(note)
-    device = Device.choose(config.train, listener.on_note, team.local if team.world > 1 else None)
+        callbacks.on_note(note)
+    device = Device.choose(config.train, callbacks.on_note, group.local_rank if group.world_size > 1 else None)
     torch.manual_seed(config.train.seed)
     model = build(config, task.meta.sizes)
     if trained is not None:
         for note in transfer(trained, model, task):
-            listener.on_note(note)
+            callbacks.on_note(note)
     if config.train.recompute:
         recompute_blocks(model)
-    return Trainer(task, model, run, config.train, device, listener, team)
+    return Trainer(task, model, run, config.train, device, callbacks, group)
 
 
 def _own(out: Path, config: Config) -> Run:
@@ -118,12 +118,12 @@ def _settled_tokenizer(run: Run, config: Config, trained: Run | None) -> Tokeniz
 def _finish(run: Run, trainer: Trainer) -> Evaluation:
     """Train to the end, and leave the weights and the card."""
     found = trainer.train()
-    with trainer.average.applied():
-        weights = trainer.team.whole(trainer.model.state_dict())
+    with trainer.ema.applied():
+        weights = trainer.group.gather_full(trainer.model.state_dict())
 
     def leave() -> None:
         run.save_model(weights, trainer.task.meta)
         write_card(run, trainer, found)
 
-    trainer.team.first(leave)
+    trainer.group.on_main(leave)
     return found

@@ -65,7 +65,7 @@ class Task(ABC):
     def __init__(self, config: Config, workspace: Workspace):
         """Read the data and make everything ready."""
 
-    def be_thorough(self) -> None:
+    def use_full_evaluation(self) -> None:
         """From now on score every validation example, with as wide a beam as is asked for: for the last evaluation."""
         self.scored, self.beams = None, self.config.train.beam
 
@@ -81,7 +81,7 @@ class Task(ABC):
     def loss(self, model: nn.Module, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """The sum of the losses, and of how many tokens or examples it is the sum."""
 
-    def own_words(self, model: nn.Module, batch: Batch, share: float) -> Batch:  # noqa: ARG002 - see Translate
+    def scheduled_sampling(self, model: nn.Module, batch: Batch, share: float) -> Batch:  # noqa: ARG002 - see Translate
         """The batch with a share of what the model reads taken from what it would say (student forcing)."""
         raise ConfigError(
             f"train.sampling={share:g}: {self.config.task} does not write, so it cannot read its own words"

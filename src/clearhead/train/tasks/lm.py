@@ -17,14 +17,13 @@ from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.decode import Prompts, Settings, write
 from clearhead.models.build import Sizes
 from clearhead.run import ModelMeta
-from clearhead.train.losses import mask_tokens, token_loss
+from clearhead.train.losses import IGNORE_INDEX, mask_tokens, token_loss
 from clearhead.train.metrics import Score, bits_per_character, perplexity
-from clearhead.train.sampling import mix_targets
+from clearhead.train.scheduled_sampling import replace_with_predictions
 from clearhead.train.task import Batch, Evaluation, Examples, Task, Workspace
 from clearhead.train.tasks.common import device_of, read_kind, trained_tokenizer
 from clearhead.train.watch import LONGEST, Example
 
-IGNORED = -100  # a target that is not asked for
 SAMPLE = 120  # tokens written at each evaluation
 
 
@@ -54,17 +53,17 @@ class Lm(Task):
         """All positions at once; of masked text those that are hidden."""
         ids, targets = batch["ids"], batch["targets"]
         if self.model.objective == "next":
-            return token_loss(model(ids), targets, pad=IGNORED, smoothing=smoothing)
-        hidden = targets != IGNORED
-        return token_loss(model(ids, hidden), targets[hidden], pad=IGNORED, smoothing=smoothing)
+            return token_loss(model(ids), targets, pad=IGNORE_INDEX, smoothing=smoothing)
+        hidden = targets != IGNORE_INDEX
+        return token_loss(model(ids, hidden), targets[hidden], pad=IGNORE_INDEX, smoothing=smoothing)
 
-    def own_words(self, model: Any, batch: Batch, share: float) -> Batch:
+    def scheduled_sampling(self, model: Any, batch: Batch, share: float) -> Batch:
         """Some of the tokens before each one are what the model itself would have written there."""
         if self.model.objective == "masked":
-            return super().own_words(model, batch, share)
+            return super().scheduled_sampling(model, batch, share)
         with torch.no_grad():
             said = model(batch["ids"]).argmax(-1)
-        return {**batch, "ids": mix_targets(batch["ids"], said, share, pad=IGNORED)}
+        return {**batch, "ids": replace_with_predictions(batch["ids"], said, share, pad=IGNORE_INDEX)}
 
     def validation(self) -> Iterator[Batch]:
         """The whole validation text, window after window; every token but the first is predicted once."""

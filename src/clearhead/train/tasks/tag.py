@@ -15,11 +15,9 @@ from torch import Tensor
 
 from clearhead.data import Tagged
 from clearhead.data.collate import pad
-from clearhead.train.losses import token_loss
+from clearhead.train.losses import IGNORE_INDEX, token_loss
 from clearhead.train.task import Batch
 from clearhead.train.tasks.common import TextLabelTask, device_of, numbered
-
-IGNORED = -100  # the tag of padding
 
 
 class Tag(TextLabelTask):
@@ -47,17 +45,17 @@ class Tag(TextLabelTask):
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """One loss for each word."""
-        return token_loss(model(batch["ids"]), batch["tags"], pad=IGNORED, smoothing=smoothing)
+        return token_loss(model(batch["ids"]), batch["tags"], pad=IGNORE_INDEX, smoothing=smoothing)
 
     def answers(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """One tag for each word of each sentence."""
         for batch in self.validation():
-            best, real = model(batch["ids"].to(device_of(model))).argmax(-1).cpu(), batch["tags"] != IGNORED
+            best, real = model(batch["ids"].to(device_of(model))).argmax(-1).cpu(), batch["tags"] != IGNORE_INDEX
             yield best[real], batch["tags"][real]
 
     def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
         """ids (B, T) and tags (B, T)."""
         return {
             "ids": torch.from_numpy(pad([ids[i] for i in indices], self.vocabulary.pad)),
-            "tags": torch.from_numpy(pad([labels[i] for i in indices], IGNORED)),
+            "tags": torch.from_numpy(pad([labels[i] for i in indices], IGNORE_INDEX)),
         }

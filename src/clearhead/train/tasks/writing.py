@@ -14,7 +14,7 @@ from torch import Tensor
 from clearhead.data.batches import Batches
 from clearhead.text import Tokenizer
 from clearhead.train.losses import token_loss
-from clearhead.train.sampling import read_own_words
+from clearhead.train.scheduled_sampling import sampled_inputs
 from clearhead.train.task import Batch, Examples, Task
 from clearhead.train.tasks.common import in_turn
 
@@ -48,9 +48,9 @@ class WritingTask(Task):
         logits = model(batch["source"], batch.get("read", target[:, :-1]))
         return token_loss(logits, target[:, 1:], pad=self.vocabulary.pad, smoothing=smoothing)
 
-    def own_words(self, model: Any, batch: Batch, share: float) -> Batch:
+    def scheduled_sampling(self, model: Any, batch: Batch, share: float) -> Batch:
         """Some of the words before each one are what the model itself would have written there."""
-        return {**batch, "read": read_own_words(model, batch["source"], batch["target"], share, self.vocabulary.pad)}
+        return {**batch, "read": sampled_inputs(model, batch["source"], batch["target"], share, self.vocabulary.pad)}
 
     def validation(self) -> Iterator[Batch]:
         """The held-out examples, similar lengths together."""
