@@ -1,4 +1,4 @@
-"""`clearhead bench core`: attention against torch's own, growth with length, text to batches, start-up time."""
+"""`clearhead bench core`: attention against torch's, growth with length, text to batches, start-up time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from clearhead.bench.measure import Measurement, growth_exponent, in_own_process, side_by_side
 
 
-def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - torch, its only peer, is always there
-    """Every figure, as soon as it is measured."""
+def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - its only peer is torch, always measured
+    """All measurements, each as soon as it is made."""
     yield attention_against_torch(batch=12, length=64, dim=128, heads=4, repeats=300)
     yield attention_against_torch(batch=8, length=256, dim=384, heads=6, repeats=40)
     yield from long_forward()
@@ -22,7 +22,7 @@ def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - torch, its only
 
 
 def attention_against_torch(batch: int, length: int, dim: int, heads: int, repeats: int) -> Measurement:
-    """Forward and backward of our fused attention and of `torch.nn.MultiheadAttention` with the same weights."""
+    """Forward and backward of our fused attention, against `torch.nn.MultiheadAttention` with the same weights."""
     import torch
 
     from clearhead.nn import MultiHeadAttention
@@ -34,16 +34,16 @@ def attention_against_torch(batch: int, length: int, dim: int, heads: int, repea
     x = torch.randn(batch, length, dim, requires_grad=True)
     gradient = torch.randn(batch, length, dim)
 
-    def step_of_ours() -> None:
+    def our_step() -> None:
         ours.zero_grad()
         ours(x).backward(gradient)
 
-    def step_of_theirs() -> None:
+    def their_step() -> None:
         theirs.zero_grad()
         theirs(x, x, x, need_weights=False)[0].backward(gradient)
 
     torch.testing.assert_close(ours(x), theirs(x, x, x, need_weights=False)[0], rtol=1e-4, atol=1e-5)
-    taken = side_by_side({"clearhead": step_of_ours, "torch": step_of_theirs}, repeats)
+    taken = side_by_side({"clearhead": our_step, "torch": their_step}, repeats)
     ratio = taken["clearhead"] / taken["torch"]
     what = f"attention {batch} × {length} × {dim}, forward + backward, against torch"
     return Measurement(what, ratio, "×", 1.05, {"milliseconds": taken, "repeats": repeats})
@@ -86,7 +86,7 @@ result = {"lengths": lengths, "seconds": times}
 
 
 def long_forward() -> Iterator[Measurement]:
-    """A causal forward of up to 65,536 tokens, 128 wide: its memory, and how its time grows."""
+    """Memory and growth of time of a causal forward pass of up to 65,536 tokens, 128 wide."""
     lengths = [4096, 8192, 16384, 32768, 65536]
     words = [str(length) for length in lengths]
     whole = in_own_process(_LONG, "0", *words)
@@ -99,7 +99,7 @@ def long_forward() -> Iterator[Measurement]:
 
 
 def text_to_batches() -> Iterator[Measurement]:
-    """Read, tokenise and bucket Tatoeba en-es, or the pairs that come with the package where it is not at hand."""
+    """Read, tokenise and bucket Tatoeba en-es, or the built-in pairs if it is not downloaded."""
     from clearhead.data import catalogue, read
     from clearhead.data.batches import Batches, padding
     from clearhead.data.get import locate, origin
@@ -124,14 +124,14 @@ def text_to_batches() -> Iterator[Measurement]:
 
 
 def _lengths(sides: list[list[list[int]]]) -> Any:
-    """(N, 2): tokens of each side, with the start and stop tokens that training adds."""
+    """Tokens of each side (N, 2), with the start and stop tokens that training adds."""
     import numpy as np
 
     return np.stack([np.fromiter((len(ids) + 2 for ids in side), dtype=np.int64) for side in sides], axis=1)
 
 
 def start_up() -> Iterator[Measurement]:
-    """What a user waits for before anything happens."""
+    """Seconds of a command that does nothing else."""
     for what, limit, words in (
         ("clearhead --help", 0.4, ["-m", "clearhead", "--help"]),
         ("import clearhead", None, ["-c", "import clearhead"]),
