@@ -71,7 +71,7 @@ def test_every_character_but_the_first_is_predicted_once(count: int) -> None:
     assert model.training
 
 
-def test_a_peer_that_never_learns_enough_is_given_up(tmp_path: Path) -> None:
+def test_a_peer_that_misses_the_target_loss_stops_at_max_steps(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     write_parts("abcdefghijklm" * 30, tmp_path)
     found = charlm.train_peer(tmp_path, seed=1, size=replace(SMALL, vocabulary=13), max_steps=3)
@@ -80,7 +80,7 @@ def test_a_peer_that_never_learns_enough_is_given_up(tmp_path: Path) -> None:
     assert found.seconds > 0
 
 
-def test_a_peer_stops_where_it_is_found_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_stops_at_the_target_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     monkeypatch.setattr(charlm, "FIRST_EVALUATION", 3)
     monkeypatch.setattr(charlm, "EVALUATE_EVERY", 2)

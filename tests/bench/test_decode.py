@@ -131,7 +131,7 @@ def test_ours_alone_without_peers() -> None:
     assert set(taken) == {TORCH, *([COMPILED, COMPILED_INT8] if native() is not None else [])}
 
 
-def test_the_fastest_setting_stays() -> None:
+def test_the_fastest_setting_is_used() -> None:
     calls: list[str] = []
 
     def slow() -> None:
@@ -144,7 +144,7 @@ def test_the_fastest_setting_stays() -> None:
     assert calls == ["slow", "slow", "fast", "slow", "fast", "fast", "fast"]
 
 
-def test_figures_say_how_many_times_as_fast() -> None:
+def test_results_are_relative_speeds() -> None:
     taken = {TORCH: 4.0, COMPILED: 2.0, COMPILED_INT8: 1.0, TRANSFORMERS: 16.0, CT2: 3.0, CT2_INT8: 0.5}
     other = {**taken, TRANSFORMERS: 4.0}
     table = {Cell(1, 1): taken, Cell(16, 4): other}

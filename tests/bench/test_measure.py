@@ -30,7 +30,7 @@ def test_candidates_take_turns() -> None:
     assert all(milliseconds >= 0 for milliseconds in taken.values())
 
 
-def test_candidates_in_processes_of_their_own_take_turns_too() -> None:
+def test_candidates_in_their_own_processes_take_turns_too() -> None:
     quick, slow = partial(partial, time.sleep, 0.002), partial(partial, time.sleep, 0.15)
     taken = side_by_side_apart({"quick": quick, "slow": slow}, repeats=3, warm_up=1)
     assert 2 <= taken["quick"] < taken["slow"]

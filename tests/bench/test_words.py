@@ -56,7 +56,7 @@ def test_results_compare_medians() -> None:
     ]
 
 
-def test_without_what_people_think_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_human_ratings_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"needs wordsim353.tsv and questions-words.txt in a folder word2vec below"):
         check_questions()

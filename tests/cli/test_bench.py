@@ -24,7 +24,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Suite, "run", run)
 
 
-def test_peers_are_measured_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_peers_are_measured_with_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["bench", "core", "--json"], debug=False) == 0
     assert [figure["what"] for figure in json.loads(capsys.readouterr().out)["figures"]] == ["ours"]
     assert _run(["bench", "core", "--peers", "--json"], debug=False) == 0
@@ -32,7 +32,7 @@ def test_peers_are_measured_when_asked_for(capsys: pytest.CaptureFixture[str]) -
     assert verdicts == [None, True, False]
 
 
-def test_the_table_says_what_was_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["bench", "core", "--peers"], debug=False) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["ours", "3", "ms"] in lines
@@ -40,7 +40,7 @@ def test_the_table_says_what_was_wanted(capsys: pytest.CaptureFixture[str]) -> N
     assert ["theirs", "/", "ours", "2", "×", "≤", "1", "×", "MISSED"] in lines
 
 
-def test_the_figures_can_be_kept(tmp_path: Path) -> None:
+def test_the_results_can_be_written_to_a_file(tmp_path: Path) -> None:
     assert _run(["bench", "core", "--out", str(tmp_path / "core.json")], debug=False) == 0
     document = json.loads((tmp_path / "core.json").read_text(encoding="utf-8"))
     assert document["bench"] == "core"

@@ -65,7 +65,7 @@ def test_a_card_is_shown(package: Path, say: Say) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_pack_prints_what_became_of_each_part(say: Say) -> None:
+def test_pack_prints_the_size_of_each_part_before_and_after(say: Say) -> None:
     trained(Path("run"))
     said = say("pack", "run", "--out", "small")
     lines = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.strip()}

@@ -15,11 +15,11 @@ documents = some.recursive(plain, lambda inner: some.lists(inner) | some.diction
 
 
 @given(documents)
-def test_it_is_the_same_document(document: Any) -> None:
+def test_it_parses_to_the_same_document(document: Any) -> None:
     assert json.loads(format_json(document)) == document
 
 
-def test_a_row_is_a_line() -> None:
+def test_a_list_of_numbers_stays_on_one_line() -> None:
     document = {"word": "señor", "weights": [[0.5, 0.25], [1, 0]], "shape": (2, 3), "labels": [], "more": {}}
     assert format_json([document, {"n": None}]).split("\n") == [
         "[",

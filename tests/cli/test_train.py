@@ -120,7 +120,7 @@ def test_runs_are_compared(say: Say) -> None:
     assert all(word in said for word in ("parameters", "minutes", "BLEU", "two"))
 
 
-def test_a_dry_run_says_what_it_would_take_and_writes_nothing(say: Say) -> None:
+def test_a_dry_run_prints_an_estimate_and_writes_nothing(say: Say) -> None:
     before = files()
     found = say("train", "translate", "--data", "pairs.tsv", *TRANSLATE, "--dry-run", "--json")
     assert found["total_parameters"] == sum(found["parameters"].values())
@@ -188,7 +188,7 @@ WRONG_SETTINGS = {
 }
 
 
-def test_settings_that_cannot_be_are_one_sentence(say: Say, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_settings_are_one_sentence(say: Say, capsys: pytest.CaptureFixture[str]) -> None:
     trained(say)
     for words, sentence in WRONG_SETTINGS.items():
         capsys.readouterr()

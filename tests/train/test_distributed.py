@@ -1,4 +1,4 @@
-"""Two processes learn what one learns, each goes on from the other's checkpoints, and a killed one is started again."""
+"""Two processes equal one, either resumes from the other's checkpoints, and a killed one is restarted."""
 
 from __future__ import annotations
 
@@ -146,14 +146,14 @@ def check_both_ways(config: Config, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_processes_learn_what_one_learns_and_go_on_from_each_other(tmp_path: Path, strategy: str) -> None:
+def test_two_processes_equal_one_and_resume_from_each_other(tmp_path: Path, strategy: str) -> None:
     check_both_ways(make_config(tmp_path, "translate", f"train.strategy={strategy}"), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize("more", [("model.objective=masked",), ("model.architecture=rnn",), ("model.tied=false",)])
-def test_so_do_language_models(tmp_path: Path, strategy: str, more: tuple[str, ...]) -> None:
+def test_two_processes_equal_one_for_language_models(tmp_path: Path, strategy: str, more: tuple[str, ...]) -> None:
     settings = (
         "data.kind=text",
         "tokenizer.kind=char",
@@ -169,7 +169,7 @@ def test_muon_with_two_whole_copies(tmp_path: Path) -> None:
     check_both_ways(make_config(tmp_path, "translate", "train.optimizer=muon"), tmp_path)
 
 
-def test_a_killed_process_is_started_again_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_killed_process_is_restarted_and_the_run_continues(tmp_path: Path) -> None:
     config, run = make_config(tmp_path, "translate", "model.dropout=0.1"), tmp_path / "run"
     recipe = written(config, tmp_path / "recipe.yaml")
     done = together(tmp_path, KILLED, "train", recipe, "--out", run, restarts=1)

@@ -37,7 +37,7 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
     return left.keys() == right.keys() and all(torch.equal(value, right[name]) for name, value in left.items())
 
 
-def test_it_is_its_equation_and_forgets_the_start():
+def test_it_follows_its_equation_and_forgets_the_start():
     model = network().double()
     average, by_hand = EMA(model, 0.5), snapshot(model)
     for step in range(8):
@@ -53,7 +53,7 @@ def test_it_is_its_equation_and_forgets_the_start():
 
 
 @given(st.floats(0, 0.999), st.integers(1, 7))
-def test_weights_that_stay_are_their_own_average(decay, steps):
+def test_constant_weights_equal_their_average(decay, steps):
     model = network()
     average, before = EMA(model, decay), snapshot(model)
     for step in range(steps):
@@ -84,7 +84,7 @@ def test_with_a_decay_next_to_zero_it_is_nearly_the_last_weights():
             assert_close(value, last[name])
 
 
-def test_the_model_gets_its_own_weights_back_whatever_happens():
+def test_the_model_gets_its_weights_back_even_after_an_error():
     model = network()
     average = EMA(model, 0.9)
     stepped(model, average, range(3))
@@ -99,7 +99,7 @@ def test_the_model_gets_its_own_weights_back_whatever_happens():
     assert [parameter.data_ptr() for parameter in model.parameters()] == pointers
 
 
-def test_it_is_saved_and_goes_on_to_the_bit():
+def test_saved_and_restored_it_continues_bit_for_bit():
     model = network()
     average = EMA(model, 0.97)
     stepped(model, average, range(3))

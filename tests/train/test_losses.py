@@ -32,7 +32,7 @@ def torchs(logits: Tensor, targets: Tensor, pad: int, smoothing: float, reductio
 
 @pytest.fixture(params=["plain", "lean"])
 def path(request, monkeypatch):
-    """Both ways to compute it; the lean one in pieces of two rows."""
+    """Both implementations; the chunked one with two rows per chunk."""
     if request.param == "lean":
         monkeypatch.setattr(losses, "_LARGE", 0)
         monkeypatch.setattr(losses, "_CHUNK", 22)
@@ -40,7 +40,7 @@ def path(request, monkeypatch):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.37])
 @pytest.mark.parametrize("pad", [0, 7, IGNORE_INDEX])
-def test_it_is_torchs_with_its_gradient(path, smoothing, pad):
+def test_it_equals_torch_with_its_gradient(path, smoothing, pad):
     logits, targets = batch(1, pad=pad)
     loss, count = token_loss(logits, targets, pad, smoothing)
     assert count == (targets != pad).sum()
@@ -63,7 +63,7 @@ def test_float32_and_bfloat16_logits(path):
     assert gradient.dtype == torch.bfloat16
 
 
-def test_words_that_cannot_be(path):
+def test_tokens_with_probability_zero(path):
     logits, targets = batch(3)
     logits = logits.detach()
     logits[..., 10] = -torch.inf

@@ -54,7 +54,7 @@ def test_orthogonal_is_its_definition_at_every_scale(rows, columns, seed, expone
     assert_close(orthogonal((10**exponent * matrices).float()).double(), wanted, rtol=1e-3, atol=1e-4)
 
 
-def test_orthogonal_of_nothing_is_nothing():
+def test_orthogonal_of_zeros_is_zeros():
     assert_close(orthogonal(torch.zeros(2, 3, 5)), torch.zeros(2, 3, 5))
 
 
@@ -71,7 +71,7 @@ def test_a_gradient_of_low_rank_is_made_orthogonal_as_exactly_in_float32(shape):
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_muon_is_its_equation(decay):
+def test_muon_follows_its_equation(decay):
     torch.manual_seed(0)
     parameters = [nn.Parameter(torch.randn(shape)) for shape in [(5, 7), (11, 3), (5, 7), (7, 5)]]
     weights = [p.detach().clone() for p in parameters]
@@ -100,7 +100,7 @@ def test_muon_agrees_with_torch_as_far_as_its_bfloat16_goes():
     assert_close(ours.detach(), theirs.detach(), rtol=0.02, atol=0.02)
 
 
-def test_muon_leaves_alone_what_has_no_gradient():
+def test_muon_skips_parameters_without_a_gradient():
     moving, still = nn.Parameter(torch.ones(3, 5)), nn.Parameter(torch.ones(3, 5))
     optimizer = Muon([moving, still], weight_decay=0.5)
     moving.grad = torch.ones(3, 5)
@@ -121,6 +121,6 @@ def test_muon_calls_the_closure_with_gradients():
     assert parameter.ne(1).all()
 
 
-def test_muon_refuses_what_is_no_matrix():
+def test_muon_refuses_parameters_that_are_not_matrices():
     with pytest.raises(ShapeError, match=r"muon is for matrices, and a parameter has shape \(7,\)"):
         Muon([nn.Parameter(torch.ones(7))])

@@ -25,7 +25,7 @@ from clearhead.train.optimizers import load_optimizer_state, make_optimizers, op
 
 
 class Model(nn.Module):
-    """Something of everything: tables, positions, blocks with a learned score, an output of its own."""
+    """A part of every kind: embeddings, positions, blocks with a learned score, an untied output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ def test_rates_are_shares_of_the_highest():
 
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
-def test_three_steps_then_three_more_are_six_to_the_bit(kind):
+def test_three_steps_saved_and_three_more_equal_six_bit_for_bit(kind):
     whole, optimizers = made(kind)
     train(whole, optimizers, range(6))
 
@@ -151,7 +151,7 @@ def test_three_steps_then_three_more_are_six_to_the_bit(kind):
     tensors = {name: value.clone() for name, value in optimizer_state(optimizers).items()}
 
     second, optimizers = made(kind)
-    train(second, optimizers, range(20, 22))  # whatever it remembers is replaced
+    train(second, optimizers, range(20, 22))  # loading replaces this state
     second.load_state_dict(weights)
     load_optimizer_state(optimizers, dict(reversed(tensors.items())))
     for name, value in optimizer_state(optimizers).items():
@@ -174,7 +174,7 @@ def test_names_are_those_of_parameters_and_scalars_are_tensors():
     assert all(not value.requires_grad for value in tensors.values())
 
 
-def test_loading_copies_and_loading_nothing_forgets():
+def test_loading_copies_and_loading_nothing_clears_the_state():
     model, optimizers = made("adamw")
     train(model, optimizers, range(2))
     tensors = {name: value.clone() for name, value in optimizer_state(optimizers).items()}
@@ -187,7 +187,7 @@ def test_loading_copies_and_loading_nothing_forgets():
     assert optimizer_state(optimizers) == {}
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing():
+def test_state_of_another_model_is_refused_and_changes_nothing():
     model, optimizers = made("muon")
     train(model, optimizers, range(2))
     tensors = optimizer_state(optimizers)

@@ -1,4 +1,4 @@
-"""An interrupted run goes on bit for bit, whenever it was interrupted and whatever was damaged."""
+"""An interrupted run resumes bit for bit, whenever it was interrupted and whichever file was damaged."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SETTINGS = [
 
 
 class StoppedError(Exception):
-    """Stands for a kill in the middle of a run."""
+    """A simulated kill in the middle of a run."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def stopping_at(step: int) -> Callbacks:
 
 
 def files(run: Path) -> dict[str, object]:
-    """What a finished run leaves, as it can be compared."""
+    """The files of a finished run, in comparable form."""
     tensors, header = read_tensors(run / "model.safetensors")
     metrics = (run / "metrics.jsonl").read_text(encoding="utf-8")
     return {"weights": {name: t.numpy().tobytes() for name, t in tensors.items()}, "header": header, "metrics": metrics}
@@ -77,7 +77,7 @@ def whole(config: Config, tmp_path: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("step", [1, 3, 4, 5, 8, 13, 17])
-def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
+def test_a_run_stopped_at_any_step_resumes_bit_for_bit(
     config: Config, whole: dict[str, object], tmp_path: Path, step: int
 ) -> None:
     run = tmp_path / "stopped"
@@ -94,7 +94,7 @@ def test_a_run_stopped_at_any_step_ends_in_the_same_bits(
         ["train.average=0", "train.accumulate=1"],
         ["train.patience=1", "train.learning_rate=1e-9", "train.matrix_rate=1e-9"],
     ],
-    ids=["plain", "without an average", "out of patience"],
+    ids=["plain", "without an average", "early stopping"],
 )
 def test_every_checkpoint_of_a_plain_run_is_used(config: Config, tmp_path: Path, settings: list[str]) -> None:
     config, notes = configuration.override(config, settings), []
@@ -109,7 +109,7 @@ def test_every_checkpoint_of_a_plain_run_is_used(config: Config, tmp_path: Path,
 
 
 @pytest.mark.parametrize("average", [0.0, 0.6])
-def test_whoever_stops_early_has_the_best_weights(config: Config, tmp_path: Path, average: float) -> None:
+def test_early_stopping_keeps_the_best_weights(config: Config, tmp_path: Path, average: float) -> None:
     words = ["train.patience=2", "train.evaluate_every=2", "train.learning_rate=0.3", "train.schedule=stable"]
     words += ["train.optimizer=adamw", "train.max_steps=200", f"train.average={average}", "train.checkpoint_every=1"]
     config, run, notes = configuration.override(config, words), tmp_path / "run", []
@@ -127,9 +127,7 @@ def test_whoever_stops_early_has_the_best_weights(config: Config, tmp_path: Path
     assert files(tmp_path / "stopped") == files(run)
 
 
-def test_a_damaged_checkpoint_is_named_and_passed_over(
-    config: Config, whole: dict[str, object], tmp_path: Path
-) -> None:
+def test_a_damaged_checkpoint_is_named_and_skipped(config: Config, whole: dict[str, object], tmp_path: Path) -> None:
     run, notes = tmp_path / "stopped", []
     with pytest.raises(StoppedError):
         begin(config, run, "test", stopping_at(14))
@@ -142,7 +140,7 @@ def test_a_damaged_checkpoint_is_named_and_passed_over(
     assert files(run) == whole
 
 
-def test_a_torn_state_and_leftovers_of_a_kill_do_no_harm(
+def test_an_incomplete_state_and_leftovers_of_a_kill_are_ignored(
     config: Config, whole: dict[str, object], tmp_path: Path
 ) -> None:
     run = tmp_path / "stopped"
@@ -163,7 +161,7 @@ def test_resuming_a_finished_run_changes_nothing(config: Config, tmp_path: Path)
     assert files(tmp_path / "run") == before
 
 
-def test_another_run_s_folder_is_refused(config: Config, tmp_path: Path) -> None:
+def test_the_folder_of_another_run_is_refused(config: Config, tmp_path: Path) -> None:
     begin(config, tmp_path / "run", "test")
     with pytest.raises(ConfigError, match="holds another run; go on with `clearhead resume"):
         begin(config, tmp_path / "run", "test")
@@ -207,7 +205,7 @@ else:
 
 
 def killed_until_finished(config: Config, tmp_path: Path, kills: int, name: str) -> Path:
-    """Start, kill at a random moment, go on, kill again …, then let it finish."""
+    """Start, kill at a random moment, resume, kill again …, then let it finish."""
     recipe, run, chance = tmp_path / "recipe.yaml", tmp_path / name, random.Random(name)
     recipe.write_text(configuration.dump(config), encoding="utf-8")
     command = [sys.executable, "-c", KILLED, str(run), str(recipe)]
@@ -220,7 +218,7 @@ def killed_until_finished(config: Config, tmp_path: Path, kills: int, name: str)
     return run
 
 
-def test_killed_processes_go_on_in_the_same_bits(config: Config, whole: dict[str, object], tmp_path: Path) -> None:
+def test_killed_processes_resume_bit_for_bit(config: Config, whole: dict[str, object], tmp_path: Path) -> None:
     assert files(killed_until_finished(config, tmp_path, kills=2, name="killed")) == whole
 
 

@@ -1,7 +1,7 @@
 """`clearhead bench start`: time from the command to the first answer.
 
 `clearhead translate en-es "hello"` in a new process, against one that only imports torch; the two take turns. Both
-write bytecode to a temporary cache, whatever the environment says, so that all but the first run are warm.
+write bytecode to a temporary cache, regardless of the environment, so that all but the first run are warm.
 """
 
 from __future__ import annotations

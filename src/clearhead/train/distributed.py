@@ -214,6 +214,6 @@ def _shard_like(tensor: Tensor, like: Tensor | None) -> Tensor:
     """Every process has read the full tensor, so nothing is sent."""
     from torch.distributed.tensor import DTensor, distribute_tensor
 
-    if not isinstance(like, DTensor) or tensor.shape != like.shape:  # whoever loads it refuses a wrong shape
+    if not isinstance(like, DTensor) or tensor.shape != like.shape:  # loading refuses a wrong shape
         return tensor
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
