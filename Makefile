@@ -1,6 +1,6 @@
-# Everything here works on a new machine that has Python 3.11 (or later) and make.
+# Works on a new machine that has Python 3.11.4 or later and make.
 #   make demo     train a small translator and look inside it
-#   make test     the whole suite
+#   make test     run the whole test suite
 
 PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
   $$p -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' 2>/dev/null && echo $$p && break; done)
@@ -17,37 +17,37 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# Reinstalled only when what it is made from changes.
+# Reinstalled when the requirements change.
 $(READY): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "Clearhead needs Python 3.11.4 or later: say make PYTHON=/path/to/python"; exit 2; }
+	@test -n "$(PYTHON)" || { echo "Clearhead needs Python 3.11.4 or later: run make PYTHON=/path/to/python"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## train a small translator in under two minutes, and use it
+demo: $(READY) ## train a small translator in two minutes and use it
 	$(BIN)/clearhead demo
 
-test: lint ## lint, types and all tests, in parallel
+test: lint ## lint, check types and run all tests in parallel
 	$(BIN)/python -m pytest -n auto $(ONLY)
 
-test-slow: $(READY) ## the tests that take minutes
+test-slow: $(READY) ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow $(ONLY)
 
-lint: $(READY) ## ruff and mypy
+lint: $(READY) ## run ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(READY) ## let ruff rewrite the code
+format: $(READY) ## format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## measure on this machine; keep it quiet meanwhile
+bench: $(READY) ## measure on this machine, which should be idle
 	$(BIN)/clearhead bench core
 
 wheel: $(READY) ## build dist/*.whl
 	$(BIN)/python -m build --wheel --no-isolation
 
-clean: ## remove everything that can be made again
+clean: ## remove everything that can be rebuilt
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

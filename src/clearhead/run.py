@@ -180,6 +180,7 @@ class Description:
     scores: dict[str, float]
     sample: str  # of the output at that evaluation
     examples: tuple[str, ...] = ()  # inputs to try it with
+    passage: str = ""  # a longer text to try it with
 
 
 def describe(path: Path) -> Description:
@@ -199,6 +200,7 @@ def describe(path: Path) -> Description:
         scores={name: value for name, value in measured.items() if name not in NOT_SCORES},
         sample=measured.get("sample", ""),
         examples=tuple(facts.get("examples") or ()),
+        passage=str(facts.get("passage") or ""),
     )
 
 

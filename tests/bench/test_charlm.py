@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.bench import charlm
-from clearhead.bench.charlm import SETTINGS, Trained, figures, numbered, peer_rate, random_windows, write_parts
+from clearhead.bench.charlm import SETTINGS, Trained, character_ids, peer_rate, random_windows, results, write_parts
 from clearhead.bench.peers import Gpt, Peer
 from clearhead.run import Sizes
 from clearhead.tasks import default_config, override_config
@@ -22,12 +22,12 @@ TEXT = "abcde\r\n" * 100
 
 def test_our_model_is_no_larger_than_the_peers() -> None:
     model = build_network(override_config(default_config("lm"), SETTINGS), Sizes(vocabulary=65 + len(SPECIALS)))
-    assert charlm.parameters(model) <= charlm.PARAMETERS * 1e6
+    assert charlm.parameter_count(model) <= charlm.PARAMETERS * 1e6
 
 
 def test_nine_tenths_are_learned_from_and_the_rest_is_held_out(tmp_path: Path) -> None:
     parts = write_parts(TEXT + "xyz", tmp_path)
-    train, held_out = numbered(parts)
+    train, held_out = character_ids(parts)
     assert (len(train), len(held_out)) == (632, 71)
     names = sorted(set(TEXT + "xyz"))
     assert "".join(names[i] for i in [*train.tolist(), *held_out.tolist()]) == TEXT + "xyz"
@@ -66,29 +66,29 @@ class Counting(nn.Module):
 @pytest.mark.parametrize("count", [8, 9, 15, 30])
 def test_every_character_but_the_first_is_predicted_once(count: int) -> None:
     model = Counting(31, sure=2.0)
-    loss = charlm.whole_loss(Peer(model, model), torch.arange(count), SMALL)
+    loss = charlm.validation_loss(Peer(model, model), torch.arange(count), SMALL)
     assert model.asked == list(range(count - 1))
     assert loss == pytest.approx(math.log(math.exp(2) + 30) - 2)
     assert model.training
 
 
-def test_a_peer_that_never_learns_enough_is_given_up(tmp_path: Path) -> None:
+def test_a_peer_that_misses_the_target_loss_stops_at_max_steps(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     write_parts("abcdefghijklm" * 30, tmp_path)
-    found = charlm.train_peer(tmp_path, seed=1, size=replace(SMALL, vocabulary=13), most=3)
+    found = charlm.train_peer(tmp_path, seed=1, size=replace(SMALL, vocabulary=13), max_steps=3)
     assert found.steps == 3
     assert found.loss == pytest.approx(math.log(13), abs=0.2)
     assert found.seconds > 0
 
 
-def test_a_peer_stops_where_it_is_found_good_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_stops_at_the_target_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
-    monkeypatch.setattr(charlm, "FIRST_LOOK", 3)
-    monkeypatch.setattr(charlm, "LOOK_EVERY", 2)
+    monkeypatch.setattr(charlm, "FIRST_EVALUATION", 3)
+    monkeypatch.setattr(charlm, "EVALUATE_EVERY", 2)
     write_parts("abcde" * 60, tmp_path)  # of five characters even a model that knows nothing is right often enough
-    found = charlm.train_peer(tmp_path, seed=1, size=SMALL, most=11)
+    found = charlm.train_peer(tmp_path, seed=1, size=SMALL, max_steps=11)
     assert found.steps == 4
-    assert found.loss <= charlm.ENOUGH
+    assert found.loss <= charlm.TARGET_LOSS
 
 
 def test_ours_is_trained_to_the_end_of_its_schedule(tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_ours_is_trained_to_the_end_of_its_schedule(tmp_path: Path) -> None:
     assert found.seconds > 0
 
 
-def test_figures_compare_medians_and_the_worst_loss() -> None:
+def test_results_compare_medians_and_the_worst_loss() -> None:
     ours = [Trained(10, 1.87, 500, 800_000), Trained(12, 1.89, 500, 800_000), Trained(50, 1.86, 500, 800_000)]
     theirs = [Trained(60, 1.88, 1900, 809_856), Trained(48, 1.87, 1800, 809_856), Trained(40, 1.88, 1700, 809_856)]
-    found = {figure.what: figure for figure in figures(ours, theirs)}
+    found = {result.what: result for result in results(ours, theirs)}
     loss = found["clearhead: loss, highest of all rounds"]
     ratio = found["training seconds, clearhead / transformers"]
     assert (loss.value, loss.holds) == (1.89, False)
     assert (ratio.value, ratio.holds) == (0.25, True)
     assert found["clearhead: parameters"].holds is True
-    assert len(list(figures(ours, []))) == 3
+    assert len(list(results(ours, []))) == 3

@@ -6,7 +6,14 @@ from functools import partial
 import pytest
 
 from clearhead.bench import core
-from clearhead.bench.measure import growth_exponent, in_own_process, machine, side_by_side, side_by_side_apart
+from clearhead.bench.measure import (
+    Measurement,
+    growth_exponent,
+    in_own_process,
+    machine,
+    side_by_side,
+    side_by_side_apart,
+)
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
@@ -23,7 +30,7 @@ def test_candidates_take_turns() -> None:
     assert all(milliseconds >= 0 for milliseconds in taken.values())
 
 
-def test_candidates_in_processes_of_their_own_take_turns_too() -> None:
+def test_candidates_in_their_own_processes_take_turns_too() -> None:
     quick, slow = partial(partial, time.sleep, 0.002), partial(partial, time.sleep, 0.15)
     taken = side_by_side_apart({"quick": quick, "slow": slow}, repeats=3, warm_up=1)
     assert 2 <= taken["quick"] < taken["slow"]
@@ -46,3 +53,39 @@ def test_attention_is_compared_on_the_same_weights() -> None:
 
 def test_machine_names_what_it_measured_on() -> None:
     assert {"python", "torch", "threads", "cores"} <= set(machine())
+
+
+def test_a_measurement_knows_whether_it_holds() -> None:
+    assert Measurement("x", 2.0, "s", 2.0).holds is True
+    assert Measurement("x", 2.1, "s", 2.0).holds is False
+    assert Measurement("x", 3.0, "s").holds is None
+
+
+def test_some_measurements_should_be_large() -> None:
+    assert Measurement("x", 2.0, "s", 2.0, bound="at least").holds is True
+    assert Measurement("x", 1.9, "s", 2.0, bound="at least").holds is False
+
+
+@pytest.mark.parametrize(
+    ("measurement", "text"),
+    [
+        (Measurement("x", 3.0, "s", 2.5), "≤ 2.5 s"),
+        (Measurement("x", 3.0, "", 2.0), "≤ 2"),
+        (Measurement("x", 3.0, "points", -2.0, bound="at least"), "≥ -2 points"),
+        (Measurement("x", 3.0, "s"), ""),
+    ],
+)
+def test_limits_are_written_as_people_write_them(measurement: Measurement, text: str) -> None:
+    assert measurement.target == text
+
+
+def test_the_document_has_the_verdict() -> None:
+    assert Measurement("x", 3.0, "×", 5.0, {"repeats": 7}).document() == {
+        "what": "x",
+        "value": 3.0,
+        "unit": "×",
+        "limit": 5.0,
+        "detail": {"repeats": 7},
+        "bound": "at most",
+        "holds": True,
+    }

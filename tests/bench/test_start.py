@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clearhead.bench import start
-from clearhead.bench.start import OURS, TORCH, figures, milliseconds
+from clearhead.bench.start import OURS, TORCH, milliseconds, results
 
 
 def test_commands_run_with_compiled_modules(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -26,6 +26,6 @@ def test_a_command_that_fails_is_no_measurement(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_the_ratio_is_ours_over_torchs() -> None:
-    ours, torch, ratio = figures({OURS: 2600.0, TORCH: 2000.0}, rounds=1)
+    ours, torch, ratio = results({OURS: 2600.0, TORCH: 2000.0}, rounds=1)
     assert (ours.value, torch.value, ratio.value) == (2.6, 2.0, 1.3)
     assert ratio.holds

@@ -8,7 +8,7 @@ from torch.optim import AdamW
 
 from clearhead.bench.measure import median_ratio, medians
 from clearhead.bench.peers import BETAS, RATE, WEIGHT_DECAY, Gpt
-from clearhead.bench.train import SIZES, TURN, figures, measured, our_trainer
+from clearhead.bench.train import SIZES, TURN, measured, our_trainer, results
 
 SMALL = Gpt(layers=1, dim=6, heads=2, block=7, batch=3, vocabulary=17)
 
@@ -43,8 +43,8 @@ def test_ours_is_measured_alone_without_peers() -> None:
 def test_ours_is_compared_with_each_peer_that_is_the_same() -> None:
     calm = {"clearhead": 6.0, "transformers": 9.0, "clearhead without biases": 4.0, "x-transformers": 5.0}
     busy = {"clearhead": 24.0, "transformers": 30.0, "clearhead without biases": 20.0, "x-transformers": 20.0}
-    found = list(figures(SMALL, [calm, busy, calm]))
-    assert [figure.what for figure in found] == [
+    found = list(results(SMALL, [calm, busy, calm]))
+    assert [result.what for result in found] == [
         "GPT 1 × 6, 3 × 7 tokens: one step of clearhead",
         "GPT 1 × 6, 3 × 7 tokens: one step of transformers",
         "GPT 1 × 6, 3 × 7 tokens: one step of clearhead without biases",
@@ -52,11 +52,11 @@ def test_ours_is_compared_with_each_peer_that_is_the_same() -> None:
         "GPT 1 × 6, 3 × 7 tokens: clearhead / transformers",
         "GPT 1 × 6, 3 × 7 tokens: clearhead without biases / x-transformers",
     ]
-    assert [figure.value for figure in found[-2:]] == pytest.approx([6 / 9, 0.8])
+    assert [result.value for result in found[-2:]] == pytest.approx([6 / 9, 0.8])
     assert found[-1].holds is True
-    assert list(figures(SMALL, [{**calm, "clearhead": 9.1}]))[-2].holds is False
+    assert list(results(SMALL, [{**calm, "clearhead": 9.1}]))[-2].holds is False
     assert found[0].value == 6.0
-    assert len(list(figures(SMALL, [{"clearhead": 6.0}]))) == 1
+    assert len(list(results(SMALL, [{"clearhead": 6.0}]))) == 1
 
 
 def test_a_ratio_is_that_of_turns_which_followed_each_other() -> None:

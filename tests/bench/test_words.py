@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from clearhead.bench import words
-from clearhead.bench.words import SETTINGS, Learned, check_questions, figures, our_trainer, word_lists
+from clearhead.bench.words import SETTINGS, Learned, check_questions, our_trainer, results, word_lists
 from clearhead.errors import DataError
 
 LINE = "The king and the queen, the cat and the dog.\n"
@@ -39,24 +39,24 @@ def test_both_are_trained_on_the_same_words(tmp_path: Path) -> None:
     assert theirs.words_per_second > 0
 
 
-def test_figures_compare_medians() -> None:
+def test_results_compare_medians() -> None:
     ours = [Learned(300, {"WordSim-353": 30, "analogies": 7}), Learned(100, {"WordSim-353": 10, "analogies": 5})]
     theirs = [Learned(1000, {"WordSim-353": 22, "analogies": 9}), Learned(600, {"WordSim-353": 22, "analogies": 7})]
-    found = {figure.what: figure for figure in figures(ours, theirs)}
+    found = {result.what: result for result in results(ours, theirs)}
     speed = found["training speed, clearhead / gensim"]
     assert (speed.value, speed.bound, speed.holds) == (0.25, "at least", True)
     assert found["WordSim-353, clearhead - gensim"].value == -2
     assert found["WordSim-353, clearhead - gensim"].holds is True
     assert found["analogies, clearhead - gensim"].value == -2
     assert found["gensim: analogies"].value == 8
-    assert [figure.what for figure in figures(ours, [])] == [
+    assert [result.what for result in results(ours, [])] == [
         "clearhead: training speed",
         "clearhead: WordSim-353",
         "clearhead: analogies",
     ]
 
 
-def test_without_what_people_think_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_human_ratings_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"needs wordsim353.tsv and questions-words.txt in a folder word2vec below"):
         check_questions()

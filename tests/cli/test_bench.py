@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.bench.figures import Figure
+from clearhead.bench.measure import Measurement
 from clearhead.bench.suites import Suite
 from clearhead.cli.main import _run
 
 
 @pytest.fixture(autouse=True)
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_suite: Suite, peers: bool) -> Iterator[Figure]:
-        yield Figure("ours", 3.0, "ms")
+    def run(_suite: Suite, peers: bool) -> Iterator[Measurement]:
+        yield Measurement("ours", 3.0, "ms")
         if peers:
-            yield Figure("ours / theirs", 0.5, "×", 0.25, bound="at least")
-            yield Figure("theirs / ours", 2.0, "×", 1.0)
+            yield Measurement("ours / theirs", 0.5, "×", 0.25, bound="at least")
+            yield Measurement("theirs / ours", 2.0, "×", 1.0)
 
     monkeypatch.setattr(Suite, "run", run)
 
 
-def test_peers_are_measured_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_peers_are_measured_with_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["bench", "core", "--json"], debug=False) == 0
     assert [figure["what"] for figure in json.loads(capsys.readouterr().out)["figures"]] == ["ours"]
     assert _run(["bench", "core", "--peers", "--json"], debug=False) == 0
@@ -32,7 +32,7 @@ def test_peers_are_measured_when_asked_for(capsys: pytest.CaptureFixture[str]) -
     assert verdicts == [None, True, False]
 
 
-def test_the_table_says_what_was_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["bench", "core", "--peers"], debug=False) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["ours", "3", "ms"] in lines
@@ -40,7 +40,7 @@ def test_the_table_says_what_was_wanted(capsys: pytest.CaptureFixture[str]) -> N
     assert ["theirs", "/", "ours", "2", "×", "≤", "1", "×", "MISSED"] in lines
 
 
-def test_the_figures_can_be_kept(tmp_path: Path) -> None:
+def test_the_results_can_be_written_to_a_file(tmp_path: Path) -> None:
     assert _run(["bench", "core", "--out", str(tmp_path / "core.json")], debug=False) == 0
     document = json.loads((tmp_path / "core.json").read_text(encoding="utf-8"))
     assert document["bench"] == "core"

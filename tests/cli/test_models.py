@@ -11,7 +11,7 @@ import pytest
 from clearhead import run as runs
 from clearhead.cli.main import _run
 from clearhead.tasks import default_config, override_config
-from clearhead.train.start import begin
+from clearhead.train.start import run_training
 
 Say = Callable[..., Any]
 
@@ -32,7 +32,7 @@ def trained(out: Path) -> Path:
     )
     words = ["data.path=pairs.tsv", "data.validation=0.1", "data.batch_tokens=300", "tokenizer.kind=char"]
     sizes = ["model.dim=16", "model.heads=2", "model.layers=1", "train.max_steps=4"]
-    begin(override_config(default_config("translate", "tiny"), [*words, *sizes]), out, "test")
+    run_training(override_config(default_config("translate", "tiny"), [*words, *sizes]), out, "test")
     return out
 
 
@@ -65,7 +65,7 @@ def test_a_card_is_shown(package: Path, say: Say) -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_pack_prints_what_became_of_each_part(say: Say) -> None:
+def test_pack_prints_the_size_of_each_part_before_and_after(say: Say) -> None:
     trained(Path("run"))
     said = say("pack", "run", "--out", "small")
     lines = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.strip()}

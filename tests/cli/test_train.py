@@ -101,7 +101,7 @@ def test_a_classifier_shows_its_classes_and_confusions(say: Say) -> None:
 def test_many_classes_show_the_largest_confusions(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
     from clearhead.cli import eval as verb
 
-    monkeypatch.setattr(verb, "FEW", 1)
+    monkeypatch.setattr(verb, "MATRIX_LABELS", 1)
     words = [*SMALL, "tokenizer.kind=char", "data.validation=0.2"]
     say("train", "classify", "--data", "days.csv", "--out", "run", *words, "--json")
     said = say("eval", "run", "--data", "days.csv")
@@ -120,7 +120,7 @@ def test_runs_are_compared(say: Say) -> None:
     assert all(word in said for word in ("parameters", "minutes", "BLEU", "two"))
 
 
-def test_a_dry_run_says_what_it_would_take_and_writes_nothing(say: Say) -> None:
+def test_a_dry_run_prints_an_estimate_and_writes_nothing(say: Say) -> None:
     before = files()
     found = say("train", "translate", "--data", "pairs.tsv", *TRANSLATE, "--dry-run", "--json")
     assert found["total_parameters"] == sum(found["parameters"].values())
@@ -188,7 +188,7 @@ WRONG_SETTINGS = {
 }
 
 
-def test_settings_that_cannot_be_are_one_sentence(say: Say, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_settings_are_one_sentence(say: Say, capsys: pytest.CaptureFixture[str]) -> None:
     trained(say)
     for words, sentence in WRONG_SETTINGS.items():
         capsys.readouterr()

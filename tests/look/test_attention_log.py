@@ -18,8 +18,8 @@ from clearhead.run import Run
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.task import Task
 from clearhead.tasks.translate import Translate
-from clearhead.train.loop import Listener, Trainer
-from clearhead.train.start import begin, make_trainer, resume
+from clearhead.train.loop import Callbacks, Trainer
+from clearhead.train.start import make_trainer, resume, run_training
 
 SMALL = ["model.dim=12", "model.heads=3", "model.layers=2", "data.batch_tokens=300"]
 LONG = " ".join("abcdefghij" * 3)  # 59 characters
@@ -83,7 +83,7 @@ def make_config(task: str, data: str, *more: str) -> AnyConfig:
 
 
 def started(config: AnyConfig, out: str = "run") -> Trainer:
-    return make_trainer(Run.create(Path(out), config), config, Listener())
+    return make_trainer(Run.create(Path(out), config), config, Callbacks())
 
 
 def evaluated(config: AnyConfig) -> tuple[Any, AttentionSnapshot]:
@@ -112,7 +112,7 @@ def test_every_layer_of_every_kind_is_kept_with_its_words(name: str) -> None:
 def test_they_are_the_weights_that_the_model_uses() -> None:
     trainer, found = evaluated(make_config("translate", "pairs.tsv"))
     pair, block = trainer.task.held_out.pairs[0], trainer.model.decoder.blocks[0]
-    words = trainer.task.tokenizer
+    words = trainer.task.vocabulary
     ids = torch.tensor([[words.start, *words.encode(pair.target)]])
     with torch.no_grad():
         x = block.residual1.norm(trainer.model.eval().target(ids))
@@ -168,9 +168,9 @@ def contents(folder: str) -> dict[str, bytes]:
 
 def test_training_is_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config("translate", "pairs.tsv", *RUN)
-    begin(config, Path("with"), "test")
+    run_training(config, Path("with"), "test")
     monkeypatch.setattr(Translate, "example", Task.example)
-    begin(config, Path("without"), "test")
+    run_training(config, Path("without"), "test")
     assert list(contents("with")) != []
     assert contents("without") == {}
     assert Path("with/metrics.jsonl").read_bytes() == Path("without/metrics.jsonl").read_bytes()
@@ -189,9 +189,9 @@ def test_a_resumed_run_leaves_the_same_files() -> None:
             raise StoppedError
 
     config = make_config("translate", "pairs.tsv", *RUN)
-    begin(config, Path("whole"), "test")
+    run_training(config, Path("whole"), "test")
     with pytest.raises(StoppedError):
-        begin(config, Path("stopped"), "test", Listener(on_step=stop))
+        run_training(config, Path("stopped"), "test", Callbacks(on_step=stop))
     Path("stopped/attention/step-00000003.safetensors").write_bytes(b"torn")
     checkpoint = Path("stopped/checkpoints/step-00000004")
     (checkpoint / "state.json").unlink()  # so that it goes on from step 2
@@ -202,5 +202,5 @@ def test_a_resumed_run_leaves_the_same_files() -> None:
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     write_tensors(tmp_path / "other.safetensors", {"a": torch.ones(2)})
-    with pytest.raises(RunError, match=r"other\.safetensors is not a file of attention weights: its metadata"):
+    with pytest.raises(RunError, match=r"other\.safetensors is not a file of attention weights: its header"):
         read_attention(tmp_path / "other.safetensors")

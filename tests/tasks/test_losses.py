@@ -9,11 +9,11 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from clearhead.tasks.base import losses
-from clearhead.tasks.base.losses import IGNORED, class_loss, mask_tokens, token_loss
+from clearhead.tasks.base.losses import IGNORE_INDEX, class_loss, mask_tokens, token_loss
 
 seeds = st.integers(0, 999)
 smoothings = st.sampled_from([0.0, 0.1, 0.37])
-pads = st.sampled_from([0, 5, IGNORED])
+pads = st.sampled_from([0, 5, IGNORE_INDEX])
 
 
 def batch(seed: int, rows: int = 3, tokens: int = 5, vocabulary: int = 11, pad: int = 0) -> tuple[Tensor, Tensor]:
@@ -32,15 +32,15 @@ def torchs(logits: Tensor, targets: Tensor, pad: int, smoothing: float, reductio
 
 @pytest.fixture(params=["plain", "lean"])
 def path(request, monkeypatch):
-    """Both ways to compute it; the lean one in pieces of two rows."""
+    """Both implementations; the chunked one with two rows per chunk."""
     if request.param == "lean":
-        monkeypatch.setattr(losses, "_MANY", 0)
-        monkeypatch.setattr(losses, "_AT_ONCE", 22)
+        monkeypatch.setattr(losses, "_LARGE", 0)
+        monkeypatch.setattr(losses, "_CHUNK", 22)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.37])
-@pytest.mark.parametrize("pad", [0, 7, IGNORED])
-def test_it_is_torchs_with_its_gradient(path, smoothing, pad):
+@pytest.mark.parametrize("pad", [0, 7, IGNORE_INDEX])
+def test_it_equals_torch_with_its_gradient(path, smoothing, pad):
     logits, targets = batch(1, pad=pad)
     loss, count = token_loss(logits, targets, pad, smoothing)
     assert count == (targets != pad).sum()
@@ -63,7 +63,7 @@ def test_float32_and_bfloat16_logits(path):
     assert gradient.dtype == torch.bfloat16
 
 
-def test_words_that_cannot_be(path):
+def test_tokens_with_probability_zero(path):
     logits, targets = batch(3)
     logits = logits.detach()
     logits[..., 10] = -torch.inf
@@ -99,10 +99,12 @@ def test_padding_changes_nothing(seed, pad):
 
 @given(seeds)
 def test_without_smoothing_it_is_minus_the_log_of_the_targets_probability(seed):
-    logits, targets = batch(seed, pad=IGNORED)
+    logits, targets = batch(seed, pad=IGNORE_INDEX)
     logp = logits.log_softmax(-1)
-    wanted = -sum(logp[i, j, t] for i, row in enumerate(targets.tolist()) for j, t in enumerate(row) if t != IGNORED)
-    assert_close(token_loss(logits, targets, IGNORED, 0.0)[0], wanted)
+    wanted = -sum(
+        logp[i, j, t] for i, row in enumerate(targets.tolist()) for j, t in enumerate(row) if t != IGNORE_INDEX
+    )
+    assert_close(token_loss(logits, targets, IGNORE_INDEX, 0.0)[0], wanted)
 
 
 @given(seeds, smoothings)
@@ -130,7 +132,7 @@ def masked(share: float = 0.15, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 def test_a_share_is_hidden_and_of_it_80_percent_masked_10_random_10_kept():
     ids, inputs, targets = masked()
-    hidden = targets != IGNORED
+    hidden = targets != IGNORE_INDEX
     ordinary = ~torch.isin(ids, torch.tensor([*SPECIAL, MASK]))
     assert hidden[ordinary].float().mean() == pytest.approx(0.15, abs=0.01)
     assert (inputs[hidden] == MASK).float().mean() == pytest.approx(0.8, abs=0.02)
@@ -142,7 +144,7 @@ def test_a_share_is_hidden_and_of_it_80_percent_masked_10_random_10_kept():
 
 def test_targets_are_what_was_hidden_and_the_rest_is_as_it_was():
     ids, inputs, targets = masked()
-    hidden = targets != IGNORED
+    hidden = targets != IGNORE_INDEX
     assert torch.equal(targets[hidden], ids[hidden])
     assert torch.equal(inputs[~hidden], ids[~hidden])
 
@@ -153,14 +155,14 @@ def test_special_tokens_are_never_hidden(seed, share):
     inputs, targets = mask_tokens(ids, MASK, 13, share, special_ids=SPECIAL)
     special = torch.isin(ids, torch.tensor([*SPECIAL, MASK]))
     assert torch.equal(inputs[special], ids[special])
-    assert targets[special].eq(IGNORED).all()
+    assert targets[special].eq(IGNORE_INDEX).all()
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_none_or_all_may_be_hidden(share):
     ids, _, targets = masked(share)
     ordinary = ~torch.isin(ids, torch.tensor([*SPECIAL, MASK]))
-    assert torch.equal(targets != IGNORED, ordinary & bool(share))
+    assert torch.equal(targets != IGNORE_INDEX, ordinary & bool(share))
 
 
 def test_the_same_generator_hides_the_same():

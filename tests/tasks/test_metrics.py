@@ -38,7 +38,7 @@ labels = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("abc")), min
 # --- text ---
 
 
-def test_bleu_is_sacrebleus_with_its_signature():
+def test_bleu_equals_sacrebleu_with_its_signature():
     import sacrebleu
 
     score = bleu(HYPOTHESES, REFERENCES)
@@ -46,7 +46,7 @@ def test_bleu_is_sacrebleus_with_its_signature():
     assert score.signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu.__version__}"
 
 
-def test_chrf_is_sacrebleus_with_its_signature():
+def test_chrf_equals_sacrebleu_with_its_signature():
     import sacrebleu
 
     score = chrf(HYPOTHESES, REFERENCES)
@@ -123,7 +123,7 @@ def test_macro_f1_is_the_mean_of_the_harmonic_means(pairs):
     assert score.signature == f"n:{len(pairs)}|labels:{len(found)}"
 
 
-def test_rows_of_the_confusion_matrix_are_what_was_wanted():
+def test_rows_of_the_confusion_matrix_are_references():
     assert confusion_matrix([1, 1, 0, 1], [0, 0, 0, 1], [0, 1, 2]) == [[1, 2, 0], [0, 1, 0], [0, 0, 0]]
     with pytest.raises(DataError, match="label 7 is not one of 0, 1"):
         confusion_matrix([1, 7], [0, 1], [0, 1])
@@ -137,7 +137,7 @@ def test_token_accuracy_counts_tokens_not_sentences():
 
 
 @pytest.mark.parametrize("metric", [bleu, chrf, exact_match, accuracy, macro_f1, token_accuracy])
-def test_what_cannot_be_compared_is_refused(metric):
+def test_unequal_lengths_and_empty_lists_are_refused(metric):
     with pytest.raises(DataError, match="3 predictions cannot be compared with 2 references"):
         metric(["a", "b", "c"], ["a", "b"])
     with pytest.raises(DataError, match="nothing to measure"):
@@ -161,7 +161,7 @@ def test_spearman_by_hand():
 
 
 @given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=31))
-def test_spearman_is_scipys(pairs):
+def test_spearman_equals_scipy(pairs):
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
     x, y = zip(*pairs, strict=True)
     if len(set(x)) > 1 and len(set(y)) > 1:

@@ -14,7 +14,7 @@ import clearhead
 from clearhead.data import builtin
 from clearhead.errors import ConfigError, DataError, RunError
 from clearhead.tasks import default_config, override_config
-from clearhead.train.start import begin
+from clearhead.train.start import run_training
 
 SMALL = ["model.dim=32", "model.heads=2", "model.layers=1", "train.evaluate_every=100", "train.learning_rate=0.003"]
 RUNS: dict[str, tuple[str, list[str]]] = {
@@ -46,7 +46,7 @@ def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
 def trained(name: str, tmp_path: Path, *more: str) -> Path:
     task, settings = RUNS[name]
     words = ["data.batch_tokens=1000", "train.max_steps=25", *settings, *more]
-    begin(override_config(default_config(task, "tiny"), words), tmp_path / "run", "test")
+    run_training(override_config(default_config(task, "tiny"), words), tmp_path / "run", "test")
     return tmp_path / "run"
 
 
@@ -114,7 +114,7 @@ def test_data_of_the_wrong_kind_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("label,text\n" + "pos,good film\nneg,bad film\n" * 30, encoding="utf-8")
     config = override_config(default_config("translate"), [f"data.path={tmp_path / 'a.csv'}"])
     with pytest.raises(DataError, match=r"looks like labelled .*, and translate needs pairs"):
-        begin(config, tmp_path / "run", "test")
+        run_training(config, tmp_path / "run", "test")
 
 
 def test_labels_that_training_never_saw_are_refused(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_labels_that_training_never_saw_are_refused(tmp_path: Path) -> None:
         default_config("classify"), [f"data.path={tmp_path}", "data.kind=labelled", "tokenizer.size=60"]
     )
     with pytest.raises(DataError, match="validation has labels that training has not: z; add examples of them"):
-        begin(config, tmp_path / "run", "test")
+        run_training(config, tmp_path / "run", "test")
 
 
 def test_what_does_not_write_cannot_read_its_own_words(tmp_path: Path) -> None:

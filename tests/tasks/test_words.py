@@ -19,8 +19,8 @@ from clearhead.tasks import default_config, override_config
 from clearhead.tasks import words as task
 from clearhead.tasks.base.task import Batch, Workspace
 from clearhead.tasks.words import Words, blocks, drawn, kept_shares, noise_shares, numbered_words
-from clearhead.train.loop import Listener
-from clearhead.train.start import begin, resume
+from clearhead.train.loop import Callbacks
+from clearhead.train.start import resume, run_training
 
 ANIMALS, FOODS = ("cat", "dog", "fox", "hen"), ("bread", "cheese", "soup", "rice")
 
@@ -184,7 +184,7 @@ def test_a_batch_without_a_pair_has_no_loss(tmp_path: Path) -> None:
 def test_words_used_alike_become_neighbours(negatives: int, tmp_path: Path) -> None:
     settings = [f"model.negatives={negatives}", "tokenizer.size=200", "train.max_steps=150", "train.learning_rate=0.02"]
     settings += ["data.batch_tokens=1000"]
-    found = begin(made(tmp_path, *settings), tmp_path / "run", "test")
+    found = run_training(made(tmp_path, *settings), tmp_path / "run", "test")
     model = clearhead.load(tmp_path / "run")
     assert {word for word, _ in model.neighbours("cat", count=3)} == set(ANIMALS) - {"cat"}
     assert {word for word, _ in model.neighbours("Soup", count=3)} == set(FOODS) - {"soup"}  # capitals are folded
@@ -201,20 +201,20 @@ class StoppedError(Exception):
     """Stands for a kill in the middle of a run."""
 
 
-def stopping_at(step: int) -> Listener:
+def stopping_at(step: int) -> Callbacks:
     def stop(found: object, _progress: object) -> None:
         if found.step == step:  # type: ignore[attr-defined]
             raise StoppedError
 
-    return Listener(on_step=stop)
+    return Callbacks(on_step=stop)
 
 
 def test_a_stopped_run_ends_in_the_same_bits(tmp_path: Path) -> None:
     settings = ["model.subsample=0.05", "data.batch_tokens=500", "train.max_steps=23", "train.checkpoint_every=5"]
     config = made(tmp_path, *settings)
-    begin(config, tmp_path / "whole", "test")
+    run_training(config, tmp_path / "whole", "test")
     with pytest.raises(StoppedError):
-        begin(config, tmp_path / "stopped", "test", stopping_at(13))
+        run_training(config, tmp_path / "stopped", "test", stopping_at(13))
     resume(tmp_path / "stopped")
     whole, stopped = (read_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
     assert whole[1] == stopped[1]

@@ -1,4 +1,4 @@
-"""Runs side by side: numbers that agree with the runs', and a figure that says what it shows."""
+"""Runs side by side: the numbers are those of the runs, and the figure is labelled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clearhead.errors import ConfigError, RunError
 from clearhead.run import Run
 from clearhead.tasks import default_config, override_config, run_config
 from clearhead.train.compare import Point, Record, _smooth, compare, save_figure
-from clearhead.train.start import begin
+from clearhead.train.start import run_training
 
 PAIRS = "".join(f"{a} {b}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklmnop")
 TEXT = "to be or not to be that is the question\n" * 30
@@ -24,7 +24,7 @@ def trained(task: str, out: Path, *more: str) -> Path:
     data.write_text(PAIRS if task == "translate" else TEXT, encoding="utf-8")
     kind = {"translate": "pairs", "lm": "text"}[task]
     words = [f"data.path={data}", f"data.kind={kind}", *SMALL, "train.max_steps=6", "train.evaluate_every=3", *more]
-    begin(override_config(default_config(task, "tiny"), words), out, "test")
+    run_training(override_config(default_config(task, "tiny"), words), out, "test")
     return out
 
 
@@ -49,7 +49,7 @@ def test_the_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
     assert one.last.minutes == minutes[-1]
 
 
-def test_a_step_that_was_made_twice_counts_the_last_time_and_a_torn_line_not_at_all(tmp_path: Path) -> None:
+def test_a_repeated_step_counts_once_and_an_incomplete_line_is_ignored(tmp_path: Path) -> None:
     run = trained("lm", tmp_path / "run")
     with (run / "times.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"step": 6, "seconds": 120.0}\n{"step": 7, "sec')
@@ -68,7 +68,7 @@ def test_runs_of_different_tasks_and_unfinished_ones_are_refused(tmp_path: Path)
         compare([begun.path])
 
 
-def test_the_figure_has_its_words_as_words_and_is_the_same_again(tmp_path: Path) -> None:
+def test_the_figure_keeps_text_as_text_and_is_reproducible(tmp_path: Path) -> None:
     records = [record("small", 20.0, smoothing=0.1), record("a much longer name", 31.4159)]
     for name in ("a.svg", "b.svg"):
         save_figure(records, tmp_path / name)
@@ -81,7 +81,7 @@ def test_the_figure_has_its_words_as_words_and_is_the_same_again(tmp_path: Path)
     assert svg == (tmp_path / "b.svg").read_text(encoding="utf-8")
 
 
-def test_a_smoothed_line_is_where_it_was() -> None:
+def test_smoothing_does_not_shift_a_line() -> None:
     line = [float(step) for step in range(100)]
     assert _smooth(line)[10:90] == line[10:90]
     assert _smooth([3.0, 1.0]) == [3.0, 1.0]
@@ -93,7 +93,7 @@ def test_other_kinds_of_files(kind: str, first: bytes, tmp_path: Path) -> None:
     assert (tmp_path / f"a.{kind}").read_bytes().startswith(first)
 
 
-def test_scores_that_cannot_be_drawn_or_are_not_there(tmp_path: Path) -> None:
+def test_infinite_and_missing_scores(tmp_path: Path) -> None:
     save_figure([record("a", float("inf")), record("b", 2.0)], tmp_path / "a.svg")
     assert ">inf<" in (tmp_path / "a.svg").read_text(encoding="utf-8")
     save_figure([record("a")], tmp_path / "b.svg")

@@ -1,4 +1,4 @@
-"""Two processes learn what one learns, each goes on from the other's checkpoints, and a killed one is started again."""
+"""Two processes equal one, either resumes from the other's checkpoints, and a killed one is restarted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from clearhead.config import AnyConfig, TrainConfig, dump
 from clearhead.errors import ConfigError
 from clearhead.files import read_tensors
 from clearhead.tasks import default_config, override_config
-from clearhead.train.distributed import Team
-from clearhead.train.start import begin, resume
+from clearhead.train.distributed import ProcessGroup
+from clearhead.train.start import resume, run_training
 
 # The budget makes batches of odd and even size, and the one long pair a batch of which the second process has nothing.
 SETTINGS = [
@@ -44,11 +44,11 @@ WORKER = """
 import sys
 from pathlib import Path
 from torch import distributed
-from clearhead import config as configuration
-from clearhead.train.start import begin, resume
+from clearhead.tasks import load_config
+from clearhead.train.start import run_training, resume
 recipe, out, *runs = map(Path, sys.argv[1:])
 distributed.init_process_group("gloo")
-begin(load_config(recipe), out, "test")
+run_training(load_config(recipe), out, "test")
 for run in runs:
     resume(run)
 distributed.destroy_process_group()
@@ -61,7 +61,7 @@ from clearhead.cli.main import main
 from clearhead.train.loop import Trainer
 update = Trainer.update
 def fatal(self, batches):
-    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and self.team.rank == 1 and self.step == 5:
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and self.group.rank == 1 and self.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
     update(self, batches)
 Trainer.update = fatal
@@ -135,7 +135,7 @@ def assert_alike(run: Path, other: Path) -> None:
 def check_both_ways(config: AnyConfig, tmp_path: Path) -> None:
     """From the beginning, from one process to two, and from two to one."""
     one, two = tmp_path / "one", tmp_path / "two"
-    begin(config, one, "test")
+    run_training(config, one, "test")
     one_then_two = stopped_at(4, one, tmp_path / "one then two", config)
     together(tmp_path, WORKER, written(config, tmp_path / "recipe.yaml"), two, one_then_two)
     assert_alike(two, one)
@@ -146,14 +146,14 @@ def check_both_ways(config: AnyConfig, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_processes_learn_what_one_learns_and_go_on_from_each_other(tmp_path: Path, strategy: str) -> None:
+def test_two_processes_equal_one_and_resume_from_each_other(tmp_path: Path, strategy: str) -> None:
     check_both_ways(make_config(tmp_path, "translate", f"train.strategy={strategy}"), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize("more", [("model.objective=masked",), ("model.architecture=rnn",), ("model.tied=false",)])
-def test_so_do_language_models(tmp_path: Path, strategy: str, more: tuple[str, ...]) -> None:
+def test_two_processes_equal_one_for_language_models(tmp_path: Path, strategy: str, more: tuple[str, ...]) -> None:
     settings = (
         "data.kind=text",
         "tokenizer.kind=char",
@@ -169,7 +169,7 @@ def test_muon_with_two_whole_copies(tmp_path: Path) -> None:
     check_both_ways(make_config(tmp_path, "translate", "train.optimizer=muon"), tmp_path)
 
 
-def test_a_killed_process_is_started_again_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_killed_process_is_restarted_and_the_run_continues(tmp_path: Path) -> None:
     config, run = make_config(tmp_path, "translate", "model.dropout=0.1"), tmp_path / "run"
     recipe = written(config, tmp_path / "recipe.yaml")
     done = together(tmp_path, KILLED, "train", recipe, "--out", run, restarts=1)
@@ -189,19 +189,19 @@ def as_two(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_muon_is_refused_with_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     as_two(monkeypatch)
     config: Any = TrainConfig(optimizer="muon", strategy="fsdp", device="cpu")
-    with pytest.raises(ConfigError, match="muon needs whole matrices"), Team.join(config):
+    with pytest.raises(ConfigError, match="muon needs whole matrices"), ProcessGroup.join(config):
         pass
 
 
 def test_batch_norm_is_refused() -> None:
     with pytest.raises(ConfigError, match="batch needs a whole batch in one process"):
-        Team(rank=0, world=2).spread(torch.nn.BatchNorm1d(3))
+        ProcessGroup(rank=0, world_size=2).shard(torch.nn.BatchNorm1d(3))
 
 
 def test_the_rows_of_all_processes_are_the_batch() -> None:
     batch = {"ids": torch.arange(14).view(7, 2), "labels": torch.arange(7)}
-    shares = [Team(rank, world=3).share(batch) for rank in range(3)]
+    shares = [ProcessGroup(rank, world_size=3).local_rows(batch) for rank in range(3)]
     assert [weight for _, weight in shares] == [1, 1, 1]
     assert torch.cat([mine["labels"] for mine, _ in shares]).sort().values.tolist() == [*range(7)]
-    mine, weight = Team(rank=2, world=3).share({name: rows[:2] for name, rows in batch.items()})
+    mine, weight = ProcessGroup(rank=2, world_size=3).local_rows({name: rows[:2] for name, rows in batch.items()})
     assert (weight, mine["ids"].tolist()) == (0, [[0, 1]])

@@ -12,7 +12,7 @@ from clearhead.tasks import default_config, override_config, run_config
 from clearhead.tasks.base.network import build_network, load_network
 from clearhead.train.dry_run import TIMED, estimate, parts_of
 from clearhead.train.loop import Trainer
-from clearhead.train.start import begin
+from clearhead.train.start import run_training
 
 SMALL = ["model.dim=16", "model.heads=2", "model.layers=2", "tokenizer.kind=char", "model.dropout=0", "train.clip=none"]
 
@@ -27,7 +27,7 @@ def config(tmp_path: Path) -> AnyConfig:
 def test_the_numbers_are_those_of_the_training(config: AnyConfig, tmp_path: Path) -> None:
     found = estimate(config)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.txt"]
-    begin(override_config(config, ["train.max_steps=1"]), tmp_path / "run", "test")
+    run_training(override_config(config, ["train.max_steps=1"]), tmp_path / "run", "test")
     network, _ = load_network(Run.open(tmp_path / "run"), run_config(Run.open(tmp_path / "run")))
     assert found.parameters == parts_of(network)
     parameters = sum(parameter.numel() for parameter in network.parameters())

@@ -11,7 +11,7 @@ from clearhead.data import builtin
 from clearhead.errors import DataError, RunError
 from clearhead.tasks import default_config, override_config
 from clearhead.train.evaluate import Confusion, evaluate
-from clearhead.train.start import begin
+from clearhead.train.start import run_training
 
 SMALL = ["model.dim=16", "model.heads=2", "model.layers=1", "data.batch_tokens=600", "train.max_steps=3"]
 RUNS = {
@@ -32,7 +32,7 @@ def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trained(task: str, out: Path, *more: str) -> Path:
     words = [*SMALL, *RUNS[task], *more]
-    begin(override_config(default_config(task, "tiny"), words), out, "test")
+    run_training(override_config(default_config(task, "tiny"), words), out, "test")
     return out
 
 
@@ -101,7 +101,7 @@ def test_data_of_another_kind_and_a_run_without_a_model_are_refused(classifier: 
 def test_more_is_scored_than_at_each_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from clearhead.tasks.translate import Translate
 
-    monkeypatch.setattr(Translate, "scored", 2)
+    monkeypatch.setattr(Translate, "max_scored", 2)
     run = trained("translate", tmp_path / "run")
     count = len(builtin.examples("pairs"))
     assert {score.signature for score in evaluate(run, "builtin").scores if score.name == "exact match"} == {

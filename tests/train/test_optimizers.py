@@ -4,15 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
-from torch.testing import assert_close
 
 from clearhead.config import TrainConfig
-from clearhead.errors import RunError, ShapeError
+from clearhead.errors import RunError
 from clearhead.nn import (
     Cosine,
     Encoder,
@@ -23,21 +20,12 @@ from clearhead.nn import (
     TokenEmbedding,
     TokenOutput,
 )
-from clearhead.train.optimizers import (
-    Muon,
-    load_optimizer_tensors,
-    make_optimizers,
-    optimizer_tensors,
-    orthogonal,
-    set_rates,
-)
-
-SHAPES = [(7, 7), (7, 11), (11, 7), (3, 17), (17, 3), (1, 5), (5, 1)]
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+from clearhead.train.muon import Muon
+from clearhead.train.optimizers import load_optimizer_state, make_optimizers, optimizer_state, set_learning_rates
 
 
 class Model(nn.Module):
-    """Something of everything: tables, positions, blocks with a learned score, an output of its own."""
+    """A part of every kind: embeddings, positions, blocks with a learned score, an untied output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +53,7 @@ def train(model: Model, optimizers: list[Optimizer], steps: range) -> None:
     for step in steps:
         ids = torch.randint(13, (3, 7), generator=torch.Generator().manual_seed(step))
         F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward()
-        set_rates(optimizers, 1 / (1 + step))
+        set_learning_rates(optimizers, 1 / (1 + step))
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -79,119 +67,7 @@ def each_parameter(model: nn.Module) -> Iterator[str]:
     return (name for name, _ in model.named_parameters())
 
 
-# --- orthogonal ---
-
-
-def iterated(value: Tensor) -> Tensor:
-    """What five rounds do to one singular value."""
-    a, b, c = COEFFICIENTS
-    for _ in range(5):
-        value = a * value + b * value**3 + c * value**5
-    return value
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_orthogonal_keeps_singular_vectors_and_brings_values_near_one(shape):
-    matrices = torch.randn(3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    u, values, v = torch.linalg.svd(matrices, full_matrices=False)
-    after = iterated(values / values.norm(dim=-1, keepdim=True))
-    assert_close(orthogonal(matrices), u @ torch.diag_embed(after) @ v)
-    assert_close(orthogonal(matrices.float()).double(), u @ torch.diag_embed(after) @ v, rtol=1e-4, atol=1e-5)
-    assert after.min() > 0.6
-    assert after.max() < 1.3
-
-
-def slowly(matrix: Tensor) -> Tensor:
-    """The definition, for one matrix, without transposing or short cuts."""
-    a, b, c = COEFFICIENTS
-    x = matrix / matrix.norm()
-    for _ in range(5):
-        square = x @ x.T
-        x = a * x + b * square @ x + c * square @ square @ x
-    return x
-
-
-@given(st.integers(1, 13), st.integers(1, 13), st.integers(0, 99), st.floats(-6, 6))
-def test_orthogonal_is_its_definition_at_every_scale(rows, columns, seed, exponent):
-    matrices = torch.randn(2, rows, columns, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    wanted = torch.stack([slowly(matrix) for matrix in matrices])
-    assert_close(orthogonal(matrices), wanted)
-    assert_close(orthogonal((10**exponent * matrices).float()).double(), wanted, rtol=1e-3, atol=1e-4)
-
-
-def test_orthogonal_of_nothing_is_nothing():
-    assert_close(orthogonal(torch.zeros(2, 3, 5)), torch.zeros(2, 3, 5))
-
-
-@pytest.mark.parametrize("shape", [(29, 31), (29, 101)])
-def test_a_gradient_of_low_rank_is_made_orthogonal_as_exactly_in_float32(shape):
-    rows, columns = shape
-    generator = torch.Generator().manual_seed(3)
-    left, right = torch.randn(1, rows, 2, generator=generator), torch.randn(1, 2, columns, generator=generator)
-    low = left @ right
-    assert_close(orthogonal(low), orthogonal(low.double()).float(), rtol=1e-3, atol=1e-4)
-
-
-# --- Muon ---
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_muon_is_its_equation(decay):
-    torch.manual_seed(0)
-    parameters = [nn.Parameter(torch.randn(shape)) for shape in [(5, 7), (11, 3), (5, 7), (7, 5)]]
-    weights = [p.detach().clone() for p in parameters]
-    momenta = [torch.zeros_like(p) for p in parameters]
-    optimizer = Muon(parameters, lr=0.03, momentum=0.9, weight_decay=decay)
-    for _ in range(3):
-        for i, parameter in enumerate(parameters):
-            parameter.grad = torch.randn_like(parameter)
-            momenta[i] = 0.9 * momenta[i] + parameter.grad
-            direction = slowly(parameter.grad + 0.9 * momenta[i])
-            stride = 0.03 * max(1, parameter.size(0) / parameter.size(1)) ** 0.5
-            weights[i] = weights[i] * (1 - 0.03 * decay) - stride * direction
-        optimizer.step()
-    for parameter, weight in zip(parameters, weights, strict=True):
-        assert_close(parameter.detach(), weight, rtol=1e-4, atol=1e-5)
-
-
-def test_muon_agrees_with_torch_as_far_as_its_bfloat16_goes():
-    torch.manual_seed(0)
-    ours, theirs = (nn.Parameter(torch.ones(11, 5)) for _ in range(2))
-    optimizers = Muon([ours], lr=0.1), torch.optim.Muon([theirs], lr=0.1, weight_decay=0.0)
-    for _ in range(3):
-        ours.grad = theirs.grad = torch.randn(11, 5)
-        for optimizer in optimizers:
-            optimizer.step()
-    assert_close(ours.detach(), theirs.detach(), rtol=0.02, atol=0.02)
-
-
-def test_muon_leaves_alone_what_has_no_gradient():
-    moving, still = nn.Parameter(torch.ones(3, 5)), nn.Parameter(torch.ones(3, 5))
-    optimizer = Muon([moving, still], weight_decay=0.5)
-    moving.grad = torch.ones(3, 5)
-    optimizer.step()
-    assert still.eq(1).all()
-    assert moving.ne(1).all()
-
-
-def test_muon_calls_the_closure_with_gradients():
-    parameter = nn.Parameter(torch.ones(3, 5))
-
-    def loss() -> float:
-        value = parameter.square().sum()
-        value.backward()
-        return value.item()
-
-    assert Muon([parameter]).step(loss) == 15.0
-    assert parameter.ne(1).all()
-
-
-def test_muon_refuses_what_is_no_matrix():
-    with pytest.raises(ShapeError, match=r"muon is for matrices, and a parameter has shape \(7,\)"):
-        Muon([nn.Parameter(torch.ones(7))])
-
-
-# --- who learns how ---
+# --- parameter groups ---
 
 
 def test_adamw_decays_matrices_only():
@@ -253,7 +129,7 @@ def test_frozen_parameters_are_left_out():
 def test_rates_are_shares_of_the_highest():
     _, optimizers = made("muon", learning_rate=0.004, matrix_rate=0.06)
     for factor in (0.25, 1.0, 0.0, 0.5):
-        set_rates(optimizers, factor)
+        set_learning_rates(optimizers, factor)
         assert [group["lr"] for o in optimizers for group in o.param_groups] == [
             0.004 * factor,
             0.004 * factor,
@@ -265,20 +141,20 @@ def test_rates_are_shares_of_the_highest():
 
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
-def test_three_steps_then_three_more_are_six_to_the_bit(kind):
+def test_three_steps_saved_and_three_more_equal_six_bit_for_bit(kind):
     whole, optimizers = made(kind)
     train(whole, optimizers, range(6))
 
     first, optimizers = made(kind)
     train(first, optimizers, range(3))
     weights = {name: value.clone() for name, value in first.state_dict().items()}
-    tensors = {name: value.clone() for name, value in optimizer_tensors(optimizers).items()}
+    tensors = {name: value.clone() for name, value in optimizer_state(optimizers).items()}
 
     second, optimizers = made(kind)
-    train(second, optimizers, range(20, 22))  # whatever it remembers is replaced
+    train(second, optimizers, range(20, 22))  # loading replaces this state
     second.load_state_dict(weights)
-    load_optimizer_tensors(optimizers, dict(reversed(tensors.items())))
-    for name, value in optimizer_tensors(optimizers).items():
+    load_optimizer_state(optimizers, dict(reversed(tensors.items())))
+    for name, value in optimizer_state(optimizers).items():
         assert torch.equal(value, tensors[name])
     train(second, optimizers, range(3, 6))
     for name, value in whole.state_dict().items():
@@ -287,9 +163,9 @@ def test_three_steps_then_three_more_are_six_to_the_bit(kind):
 
 def test_names_are_those_of_parameters_and_scalars_are_tensors():
     model, optimizers = made("muon")
-    assert optimizer_tensors(optimizers) == {}
+    assert optimizer_state(optimizers) == {}
     train(model, optimizers, range(2))
-    tensors = optimizer_tensors(optimizers)
+    tensors = optimizer_state(optimizers)
     assert tensors["0.step.tokens.table.weight"].shape == ()
     assert float(tensors["0.step.tokens.table.weight"]) == 2.0
     assert tensors["0.exp_avg.output.linear.weight"].shape == (13, 6)
@@ -298,23 +174,23 @@ def test_names_are_those_of_parameters_and_scalars_are_tensors():
     assert all(not value.requires_grad for value in tensors.values())
 
 
-def test_loading_copies_and_loading_nothing_forgets():
+def test_loading_copies_and_loading_nothing_clears_the_state():
     model, optimizers = made("adamw")
     train(model, optimizers, range(2))
-    tensors = {name: value.clone() for name, value in optimizer_tensors(optimizers).items()}
+    tensors = {name: value.clone() for name, value in optimizer_state(optimizers).items()}
     kept = {name: value.clone() for name, value in tensors.items()}
-    load_optimizer_tensors(optimizers, tensors)
+    load_optimizer_state(optimizers, tensors)
     train(model, optimizers, range(2, 4))
     for name, value in kept.items():
         assert torch.equal(tensors[name], value)
-    load_optimizer_tensors(optimizers, {})
-    assert optimizer_tensors(optimizers) == {}
+    load_optimizer_state(optimizers, {})
+    assert optimizer_state(optimizers) == {}
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing():
+def test_state_of_another_model_is_refused_and_changes_nothing():
     model, optimizers = made("muon")
     train(model, optimizers, range(2))
-    tensors = optimizer_tensors(optimizers)
+    tensors = optimizer_state(optimizers)
     name = "1.momentum.stack.blocks.0.feed_forward.inner.weight"
     wrong = {
         "nothing here is called 0.exp_avg.encoder.weight": {**tensors, "0.exp_avg.encoder.weight": torch.ones(1)},
@@ -326,8 +202,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
     before = {name: value.clone() for name, value in tensors.items()}
     for message, saved in wrong.items():
         with pytest.raises(RunError, match=message):
-            load_optimizer_tensors(optimizers, saved)
-    for name, value in optimizer_tensors(optimizers).items():
+            load_optimizer_state(optimizers, saved)
+    for name, value in optimizer_state(optimizers).items():
         assert torch.equal(value, before[name])
 
 
@@ -335,4 +211,4 @@ def test_an_optimiser_of_another_kind_is_refused():
     model, optimizers = made("muon")
     train(model, optimizers, range(1))
     with pytest.raises(RunError, match=r"of another kind: nothing here is called 1\.momentum\.stack"):
-        load_optimizer_tensors(made("adamw")[1], optimizer_tensors(optimizers))
+        load_optimizer_state(made("adamw")[1], optimizer_state(optimizers))

@@ -23,11 +23,11 @@ from clearhead.tasks import default_config, override_config, run_config
 from clearhead.tasks.base.network import build_network, load_network, load_weights, save_weights
 from clearhead.text import Tokenizer
 from clearhead.train import board, checkpoints
-from clearhead.train.distributed import Team
+from clearhead.train.distributed import ProcessGroup
 from clearhead.train.dry_run import estimate
 from clearhead.train.evaluate import evaluate
-from clearhead.train.loop import Listener, Trainer
-from clearhead.train.start import begin, make_trainer, resume
+from clearhead.train.loop import Callbacks, Trainer
+from clearhead.train.start import make_trainer, resume, run_training
 from clearhead.train.transfer import LISTED, counterpart, start_run, words_in_common
 
 SHAPE = ["model.dim=22", "model.heads=2", "model.layers=1", "model.inner=29", "model.max_length=53"]
@@ -74,14 +74,14 @@ def made(task: str, *more: str) -> AnyConfig:
 
 def finished(out: str, task: str, *more: str) -> dict[str, Tensor]:
     """Train a model and give its weights."""
-    begin(made(task, *more), Path(out), "test")
+    run_training(made(task, *more), Path(out), "test")
     return load_weights(Run(Path(out)), run_config(Run(Path(out))))[0]
 
 
 def begun(task: str, *more: str, out: str = "new") -> tuple[Trainer, list[str]]:
     """A model at step 0, and what was said about it."""
     config, notes = made(task, *more), list[str]()
-    return make_trainer(Run.create(Path(out), config), config, Listener(on_note=notes.append)), notes
+    return make_trainer(Run.create(Path(out), config), config, Callbacks(on_note=notes.append)), notes
 
 
 def fresh(trainer: Trainer) -> dict[str, Tensor]:
@@ -242,7 +242,7 @@ def test_settings_that_change_what_a_weight_means_are_named() -> None:
 def test_the_average_begins_there_too() -> None:
     theirs = finished("lm", "lm")
     trainer, _ = begun("classify", "train.start_from=lm", "train.average=0.9")
-    averaged = trainer.average.tensors()
+    averaged = trainer.ema.state_dict()
     assert same(averaged["encoder.stack.norm.bias"], theirs["stack.norm.bias"])
 
 
@@ -328,12 +328,12 @@ def test_characters_are_no_words() -> None:
 # --- resuming ---
 
 
-def stopping_at(step: int) -> Listener:
+def stopping_at(step: int) -> Callbacks:
     def stop(found: Any, _progress: object) -> None:
         if found.step == step:
             raise StoppedError
 
-    return Listener(on_step=stop)
+    return Callbacks(on_step=stop)
 
 
 def files(run: str) -> dict[str, object]:
@@ -351,9 +351,9 @@ LONGER = ["train.max_steps=7", "train.checkpoint_every=3", "train.average=0.9"]
 def test_a_stopped_run_ends_in_the_same_bits(source: str, step: int) -> None:
     finished("old", source)
     config = made("classify", "train.start_from=old", "tokenizer.kind=word", *LONGER)
-    begin(config, Path("whole"), "test")
+    run_training(config, Path("whole"), "test")
     with pytest.raises(StoppedError):
-        begin(config, Path("stopped"), "test", stopping_at(step))
+        run_training(config, Path("stopped"), "test", stopping_at(step))
     if step > 3:
         shutil.rmtree("old")
     resume(Path("stopped"))
@@ -368,9 +368,9 @@ def test_a_stopped_run_ends_in_the_same_bits(source: str, step: int) -> None:
 def test_a_run_whose_checkpoints_are_all_damaged_begins_again_with_the_same_weights() -> None:
     finished("old", "lm")
     config = made("classify", "train.start_from=old", *LONGER)
-    begin(config, Path("whole"), "test")
+    run_training(config, Path("whole"), "test")
     with pytest.raises(StoppedError):
-        begin(config, Path("stopped"), "test", stopping_at(4))
+        run_training(config, Path("stopped"), "test", stopping_at(4))
     (only,) = checkpoints.saved(Path("stopped/checkpoints"))
     (only / "weights.safetensors").write_bytes(b"torn")
     resume(Path("stopped"))
@@ -381,7 +381,7 @@ def test_resuming_without_a_checkpoint_needs_the_trained_run() -> None:
     finished("old", "lm")
     config = made("classify", "train.start_from=old", *LONGER)
     with pytest.raises(StoppedError):
-        begin(config, Path("stopped"), "test", stopping_at(2))
+        run_training(config, Path("stopped"), "test", stopping_at(2))
     shutil.rmtree("old")
     with pytest.raises(ConfigError, match=r"train\.start_from=old is not a run directory: it has no config\.yaml"):
         resume(Path("stopped"))
@@ -392,10 +392,10 @@ def test_shards_are_cut_from_what_was_taken_over(monkeypatch: pytest.MonkeyPatch
     theirs = finished("lm", "lm")
     spread: list[Tensor] = []
 
-    def keep(_team: Team, model: nn.Module) -> None:
+    def keep(_group: ProcessGroup, model: nn.Module) -> None:
         spread.append(model.state_dict()["encoder.stack.norm.bias"].clone())
 
-    monkeypatch.setattr(Team, "spread", keep)
+    monkeypatch.setattr(ProcessGroup, "shard", keep)
     begun("classify", "train.start_from=lm")
     assert same(spread[0], theirs["stack.norm.bias"])
 
@@ -405,7 +405,7 @@ def test_shards_are_cut_from_what_was_taken_over(monkeypatch: pytest.MonkeyPatch
 
 def refused(sentence: str, task: str, *more: str) -> None:
     with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}$"):
-        begin(made(task, *more), Path("runs/new"), "test")
+        run_training(made(task, *more), Path("runs/new"), "test")
     assert not Path("runs").exists()
 
 
@@ -466,7 +466,7 @@ def test_words_of_which_the_tokenizer_has_none_are_named() -> None:
 def test_models_of_one_task_without_a_common_weight_are_named() -> None:
     config = made("caption")
     sizes = Sizes(vocabulary=31, channels=3, height=16, width=24)
-    Run.create(Path("cross"), config).save_model(build_network(config, sizes).state_dict(), ModelMeta(sizes))
+    save_weights(Run.create(Path("cross"), config), config, build_network(config, sizes).state_dict(), ModelMeta(sizes))
     with pytest.raises(ConfigError, match=r"^train\.start_from=cross: none of its \d+ tensors has the name and shape"):
         begun("caption", "train.start_from=cross", "model.architecture=sequence")
 
@@ -475,7 +475,7 @@ def test_a_damaged_model_leaves_nothing_behind() -> None:
     finished("lm", "lm")
     Path("lm/model.safetensors").write_bytes(b"torn")
     with pytest.raises(RunError, match=r"lm/model\.safetensors is damaged"):
-        begin(made("classify", "train.start_from=lm"), Path("runs/new"), "test")
+        run_training(made("classify", "train.start_from=lm"), Path("runs/new"), "test")
     assert not Path("runs").exists()
 
 
@@ -498,7 +498,7 @@ def test_pre_train_and_classify(capsys: pytest.CaptureFixture[str]) -> None:
     assert int(found[1]) == int(found[2]) - 2
     assert _run([*classify, "--out", "reviews"], debug=False) == 0
     assert "and its tokenizer; new: output.linear.weight, output.linear.bias" in capsys.readouterr().err
-    assert "| begun with | the weights of `lm`, where they fit |\n" in Path("reviews/card.md").read_text("utf-8")
+    assert "| started from | the weights of `lm`, where they fit |\n" in Path("reviews/card.md").read_text("utf-8")
     assert "begun with" not in Path("lm/card.md").read_text("utf-8")
     assert _run([*classify, "--out", "wide", "model.dim=24"], debug=False) == 2
     assert "has model.dim 22 and this model 24" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`clearhead bench core`: attention against torch's own, growth with length, text to batches, start-up time."""
+"""`clearhead bench core`: attention against torch's, growth with length, text to batches, start-up time."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from clearhead.bench.figures import Figure
-from clearhead.bench.measure import growth_exponent, in_own_process, side_by_side
+from clearhead.bench.measure import Measurement, growth_exponent, in_own_process, side_by_side
 
 
-def run(peers: bool) -> Iterator[Figure]:  # noqa: ARG001 - torch, its only peer, is always there
-    """Every figure, as soon as it is measured."""
+def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - its only peer is torch, always measured
+    """All measurements, each as soon as it is made."""
     yield attention_against_torch(batch=12, length=64, dim=128, heads=4, repeats=300)
     yield attention_against_torch(batch=8, length=256, dim=384, heads=6, repeats=40)
     yield from long_forward()
@@ -22,8 +21,8 @@ def run(peers: bool) -> Iterator[Figure]:  # noqa: ARG001 - torch, its only peer
     yield from start_up()
 
 
-def attention_against_torch(batch: int, length: int, dim: int, heads: int, repeats: int) -> Figure:
-    """Forward and backward of our fused attention and of `torch.nn.MultiheadAttention` with the same weights."""
+def attention_against_torch(batch: int, length: int, dim: int, heads: int, repeats: int) -> Measurement:
+    """Forward and backward of our fused attention, against `torch.nn.MultiheadAttention` with the same weights."""
     import torch
 
     from clearhead.nn import MultiHeadAttention
@@ -35,19 +34,19 @@ def attention_against_torch(batch: int, length: int, dim: int, heads: int, repea
     x = torch.randn(batch, length, dim, requires_grad=True)
     gradient = torch.randn(batch, length, dim)
 
-    def step_of_ours() -> None:
+    def our_step() -> None:
         ours.zero_grad()
         ours(x).backward(gradient)
 
-    def step_of_theirs() -> None:
+    def their_step() -> None:
         theirs.zero_grad()
         theirs(x, x, x, need_weights=False)[0].backward(gradient)
 
     torch.testing.assert_close(ours(x), theirs(x, x, x, need_weights=False)[0], rtol=1e-4, atol=1e-5)
-    taken = side_by_side({"clearhead": step_of_ours, "torch": step_of_theirs}, repeats)
+    taken = side_by_side({"clearhead": our_step, "torch": their_step}, repeats)
     ratio = taken["clearhead"] / taken["torch"]
     what = f"attention {batch} × {length} × {dim}, forward + backward, against torch"
-    return Figure(what, ratio, "×", 1.05, {"milliseconds": taken, "repeats": repeats})
+    return Measurement(what, ratio, "×", 1.05, {"milliseconds": taken, "repeats": repeats})
 
 
 def _copy_weights(theirs: Any, ours: Any) -> None:
@@ -86,21 +85,21 @@ result = {"lengths": lengths, "seconds": times}
 """
 
 
-def long_forward() -> Iterator[Figure]:
-    """A causal forward of up to 65,536 tokens, 128 wide: its memory, and how its time grows."""
+def long_forward() -> Iterator[Measurement]:
+    """Memory and growth of time of a causal forward pass of up to 65,536 tokens, 128 wide."""
     lengths = [4096, 8192, 16384, 32768, 65536]
     words = [str(length) for length in lengths]
     whole = in_own_process(_LONG, "0", *words)
-    yield Figure("causal forward of 65,536 tokens, 128 wide: peak memory", whole["peak_mb"], "MB", 2000, whole)
+    yield Measurement("causal forward of 65,536 tokens, 128 wide: peak memory", whole["peak_mb"], "MB", 2000, whole)
     exponent = growth_exponent(lengths, whole["seconds"])
-    yield Figure("time against length, full attention: exponent", exponent, "", None, whole)
+    yield Measurement("time against length, full attention: exponent", exponent, "", None, whole)
     window = in_own_process(_LONG, "256", *words)
     exponent = growth_exponent(lengths, window["seconds"])
-    yield Figure("time against length, window of 256: exponent", exponent, "", 1.25, window)
+    yield Measurement("time against length, window of 256: exponent", exponent, "", 1.25, window)
 
 
-def text_to_batches() -> Iterator[Figure]:
-    """Read, tokenise and bucket Tatoeba en-es, or the pairs that come with the package where it is not at hand."""
+def text_to_batches() -> Iterator[Measurement]:
+    """Read, tokenise and bucket Tatoeba en-es, or the built-in pairs if it is not downloaded."""
     from clearhead.data import catalogue, read
     from clearhead.data.batches import Batches, padding
     from clearhead.data.get import locate, origin
@@ -119,20 +118,20 @@ def text_to_batches() -> Iterator[Figure]:
     batches = list(Batches(lengths, budget=4096, seed=1))
     stamps["bucket"] = time.perf_counter() - begin
     detail = {"pairs": len(pairs), "seconds so far": stamps}
-    yield Figure(f"read, tokenise and bucket {name}", stamps["bucket"], "s", 10.0, detail)
+    yield Measurement(f"read, tokenise and bucket {name}", stamps["bucket"], "s", 10.0, detail)
     wasted = 100 * padding(lengths, batches)
-    yield Figure(f"padding of {name} at 4,096 tokens", wasted, "%", 5.0, {"batches": len(batches)})
+    yield Measurement(f"padding of {name} at 4,096 tokens", wasted, "%", 5.0, {"batches": len(batches)})
 
 
 def _lengths(sides: list[list[list[int]]]) -> Any:
-    """(N, 2): tokens of each side, with the start and stop tokens that training adds."""
+    """Tokens of each side (N, 2), with the start and stop tokens that training adds."""
     import numpy as np
 
     return np.stack([np.fromiter((len(ids) + 2 for ids in side), dtype=np.int64) for side in sides], axis=1)
 
 
-def start_up() -> Iterator[Figure]:
-    """What a user waits for before anything happens."""
+def start_up() -> Iterator[Measurement]:
+    """Seconds of a command that does nothing else."""
     for what, limit, words in (
         ("clearhead --help", 0.4, ["-m", "clearhead", "--help"]),
         ("import clearhead", None, ["-c", "import clearhead"]),
@@ -142,4 +141,4 @@ def start_up() -> Iterator[Figure]:
             begin = time.perf_counter()
             subprocess.run([sys.executable, *words], capture_output=True, check=True)
             times.append(time.perf_counter() - begin)
-        yield Figure(what, statistics.median(times), "s", limit, {"seconds": times})
+        yield Measurement(what, statistics.median(times), "s", limit, {"seconds": times})

@@ -1,8 +1,8 @@
-"""`clearhead bench decode`: milliseconds to translate, by each engine of ours, transformers and CTranslate2.
+"""`clearhead bench decode`: milliseconds to translate with each of our engines, transformers and CTranslate2.
 
-The same random weights in every engine: the paper's Transformer in two sizes, 20 source tokens, exactly 30 steps, one
-sentence and 16, greedy and with 4 beams. Each engine is in a process of its own; it tries one thread, two, and for
-many sentences two streams, and stays with the fastest. Then real text: sentences of Tatoeba through the model `en-es`.
+Every engine has the same random weights: the paper's Transformer in two sizes, 20 source tokens, exactly 30 steps, one
+sentence and 16, greedy and with beam width 4. Each engine runs in its own process; it tries one thread, two, and for
+many sentences two streams, and continues with the fastest. Then real text: sentences of Tatoeba with the model `en-es`.
 
     B sentences, S source tokens
 """
@@ -24,9 +24,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from clearhead.bench.figures import Figure
 from clearhead.bench.marian import marian, translate
-from clearhead.bench.measure import MakeTurn, Turn, side_by_side_apart
+from clearhead.bench.measure import MakeTurn, Measurement, Turn, side_by_side_apart
 from clearhead.data import read
 from clearhead.decode import Prompts, Settings, Special, write, write_all
 from clearhead.engines.compiled import Compiled
@@ -39,21 +38,21 @@ from clearhead.models.initialise import initialise
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.tasks.translate import TranslateModel, Translator
 
-SOURCE, STEPS = 20, 30  # tokens, the stop of the source included
+SOURCE, STEPS = 20, 30  # tokens, including the stop token of the source
 THREADS = (1, 2)
-TRIES = 2  # of each setting, before the fastest stays
+TRIES = 2  # of each setting before the fastest is chosen
 SPECIAL = Special(pad=0, start=2, stop=3)
 
 TEXT_MODEL, SENTENCES, BEAMS = "en-es", 1000, 4
 
 TORCH, COMPILED, COMPILED_INT8 = "clearhead torch", "clearhead compiled", "clearhead compiled int8"
-OUR_CT2 = "clearhead ct2"  # our engine of that name: it searches longer than CTranslate2 does by itself
+OUR_CT2 = "clearhead ct2"  # our engine: it searches longer than CTranslate2's default
 TRANSFORMERS, CT2, CT2_INT8 = "transformers", "CTranslate2 float32", "CTranslate2 int8"
 
 
 @dataclass(frozen=True)
 class Size:
-    """A Transformer, how often it is measured, and how much faster than transformers it should be."""
+    """Sizes of a Transformer, rounds, and how many times as fast as transformers ours should be."""
 
     name: str
     layers: int
@@ -62,9 +61,9 @@ class Size:
     heads: int
     vocabulary: int
     rounds: int
-    times: float  # with the best engine of our own
-    times_torch: float  # where there is no compiler
-    times_ct2: float | None = None  # against CTranslate2, with many sentences
+    times: float  # with our fastest engine
+    times_torch: float  # with our torch engine
+    times_ct2: float | None = None  # against CTranslate2, many sentences
 
     def __str__(self) -> str:
         return self.name
@@ -72,7 +71,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the table."""
+    """One cell of the table: sentences and beam width."""
 
     batch: int
     beams: int
@@ -87,40 +86,39 @@ SIZES = (
 )
 CELLS = tuple(Cell(batch, beams) for batch in (1, 16) for beams in (1, 4))
 
-Taken = Mapping[str, float]  # milliseconds of each engine
+Times = Mapping[str, float]  # milliseconds by engine
 
 
-def run(peers: bool) -> Iterator[Figure]:
-    """The table of each size, and real text, which is looked for first."""
+def run(peers: bool) -> Iterator[Measurement]:
+    """The table of each size, then real text; a missing dataset fails first."""
     sources = held_out(Translator.load(TEXT_MODEL), SENTENCES)
     for size in SIZES:
         table = {}
         for cell, taken in milliseconds(size, peers):
             table[cell] = taken
-            yield from cell_figures(size, cell, taken)
-        yield from mean_figures(size, table)
-    yield from text_figures(text_milliseconds(peers, sources), len(sources))
+            yield from cell_results(size, cell, taken)
+        yield from mean_results(size, table)
+    yield from text_results(text_milliseconds(peers, sources), len(sources))
 
 
 class Tuned:
-    """A turn with several settings: after a first that counts for nothing each is tried, and the fastest stays."""
+    """A turn that tunes itself: the first call warms up, the next ones try each setting, the rest use the fastest."""
 
     def __init__(self, settings: Sequence[Turn], tries: int = TRIES):
         self.settings = settings
-        self.trials = [*range(len(settings))] * tries  # what is still to be tried
+        self.trials = [*range(len(settings))] * tries  # settings still to try
         self.fastest = [math.inf] * len(settings)
         self.cold = True
 
     def __call__(self) -> None:
-        """One turn."""
         if self.cold:
             self.cold = False
             self.settings[0]()
         elif self.trials:
-            which = self.trials.pop(0)
-            began = time.perf_counter()
-            self.settings[which]()
-            self.fastest[which] = min(self.fastest[which], time.perf_counter() - began)
+            setting = self.trials.pop(0)
+            start = time.perf_counter()
+            self.settings[setting]()
+            self.fastest[setting] = min(self.fastest[setting], time.perf_counter() - start)
         else:
             self.settings[self.fastest.index(min(self.fastest))]()
 
@@ -129,7 +127,7 @@ class Tuned:
 
 
 def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iterator[tuple[Cell, dict[str, float]]]:
-    """The median milliseconds of each engine, cell by cell."""
+    """Median milliseconds by engine, cell by cell."""
     with TemporaryDirectory() as folder:
         if peers:
             save(network_of(size), numbers(size.vocabulary), folder, start=SPECIAL.start, stop=SPECIAL.stop)
@@ -139,7 +137,7 @@ def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iter
 
 
 def candidates(size: Size, cell: Cell, peers: bool, folder: Path) -> dict[str, MakeTurn]:
-    """What makes each engine's turn; the folder holds the model for CTranslate2."""
+    """Functions that make each engine's turn; `folder` holds the model for CTranslate2."""
     found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, partial(Flat, many=True))}
     if native() is not None:
         found[COMPILED] = partial(our_turn, size, cell, _compiled)
@@ -152,7 +150,7 @@ def candidates(size: Size, cell: Cell, peers: bool, folder: Path) -> dict[str, M
 
 
 def network_of(size: Size) -> Seq2Seq:
-    """The paper's Transformer, with the same random weights whenever it is made."""
+    """The paper's Transformer, always with the same random weights."""
     torch.manual_seed(1)
     config = TranslateModel(
         dim=size.dim,
@@ -169,17 +167,19 @@ def network_of(size: Size) -> Seq2Seq:
 
 
 def sources_of(size: Size, cell: Cell) -> Tensor:
-    """Random sentences (B, S), each with its stop."""
-    drawn = torch.Generator().manual_seed(2)
-    ids = torch.randint(SPECIAL.stop + 1, size.vocabulary, (cell.batch, SOURCE), generator=drawn)
+    """Random sentences (B, S), each ending in the stop token."""
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(SPECIAL.stop + 1, size.vocabulary, (cell.batch, SOURCE), generator=generator)
     ids[:, -1] = SPECIAL.stop
     return ids
 
 
 def our_turn(size: Size, cell: Cell, engine: Callable[[Seq2Seq], Any]) -> Tuned:
-    """Ours, with one thread, with two, and with two streams of half the sentences each."""
+    """Our engine with one thread, two threads, and two streams of half the sentences each."""
     stepper, source = engine(network_of(size)), sources_of(size, cell)
-    settings = [partial(_with_threads, threads, partial(written, stepper, source, cell.beams)) for threads in THREADS]
+    settings = [
+        partial(_with_threads, threads, partial(generate_ids, stepper, source, cell.beams)) for threads in THREADS
+    ]
     if cell.batch > 1:
         settings.append(partial(_with_threads, 1, partial(_in_streams, stepper, source, cell.beams)))
     return Tuned(settings)
@@ -196,8 +196,8 @@ def _compiled_int8(network: Seq2Seq) -> Compiled:
 
 
 @torch.inference_mode()
-def written(stepper: Any, source: Tensor, beams: int) -> list[list[int]]:
-    """What an engine of ours writes about sources (B, S); without a stop token it makes every step."""
+def generate_ids(stepper: Any, source: Tensor, beams: int) -> list[list[int]]:
+    """The ids that our engine generates for sources (B, S); without a stop token it makes every step."""
     prompts = Prompts([[SPECIAL.start]] * len(source))
     found = write(stepper, stepper.start(source), prompts, Settings(longest=STEPS, beams=beams))
     return [row[0].ids for row in found]
@@ -205,7 +205,7 @@ def written(stepper: Any, source: Tensor, beams: int) -> list[list[int]]:
 
 def _in_streams(stepper: Any, source: Tensor, beams: int) -> None:
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda half: written(stepper, half, beams), source.chunk(2)))
+        list(pool.map(lambda half: generate_ids(stepper, half, beams), source.chunk(2)))
 
 
 def _with_threads(threads: int, turn: Turn) -> None:
@@ -214,15 +214,16 @@ def _with_threads(threads: int, turn: Turn) -> None:
 
 
 def transformers_turn(size: Size, cell: Cell) -> Tuned:
-    """`generate` of MarianMT, with one thread and with two."""
+    """`generate` of MarianMT with one thread and two."""
     model, source = marian(network_of(size), SPECIAL, SOURCE + STEPS), sources_of(size, cell)
     turn = partial(translate, model, source, cell.beams, STEPS)
     return Tuned([partial(_with_threads, threads, turn) for threads in THREADS])
 
 
 def ct2_turn(size: Size, cell: Cell, folder: Path, compute: str) -> Tuned:
-    """`translate_batch`, with one thread, with two, and with two workers for half the sentences each."""
-    sentences = [[str(token) for token in row[:-1]] for row in sources_of(size, cell).tolist()]  # it adds the stop
+    """`translate_batch` with one thread, two threads, and two workers for half the sentences each."""
+    # Without the stop token, which CTranslate2 adds.
+    sentences = [[str(token) for token in row[:-1]] for row in sources_of(size, cell).tolist()]
     turns: list[Turn] = []
     for workers, threads in [(1, 1), (1, 2), *([(2, 1)] if cell.batch > 1 else [])]:
         model = library().Translator(str(folder), compute_type=compute, inter_threads=workers, intra_threads=threads)
@@ -232,20 +233,20 @@ def ct2_turn(size: Size, cell: Cell, folder: Path, compute: str) -> Tuned:
     return Tuned(turns)
 
 
-def cell_figures(size: Size, cell: Cell, taken: Taken) -> Iterator[Figure]:
-    """The time of each engine, and how many times as fast as CTranslate2 ours is, in float32 and in int8."""
+def cell_results(size: Size, cell: Cell, taken: Times) -> Iterator[Measurement]:
+    """Milliseconds of each engine, and the speed of ours relative to CTranslate2 in float32 and int8."""
     for name, each in taken.items():
-        yield Figure(f"{size}, {cell}: {name}", each, "ms", None, {"rounds": size.rounds})
+        yield Measurement(f"{size}, {cell}: {name}", each, "ms", None, {"rounds": size.rounds})
     if CT2 in taken:
         limit, what = size.times_ct2 if cell.batch > 1 else None, f"{size}, {cell}: clearhead, times as fast as {CT2}"
-        yield Figure(what, taken[CT2] / best(taken), "×", limit, bound="at least")
+        yield Measurement(what, taken[CT2] / best(taken), "×", limit, bound="at least")
     if CT2_INT8 in taken and COMPILED_INT8 in taken:
         what = f"{size}, {cell}: {COMPILED_INT8}, times as fast as {CT2_INT8}"
-        yield Figure(what, taken[CT2_INT8] / taken[COMPILED_INT8], "×")
+        yield Measurement(what, taken[CT2_INT8] / taken[COMPILED_INT8], "×")
 
 
-def mean_figures(size: Size, table: Mapping[Cell, Taken]) -> Iterator[Figure]:
-    """How many times as fast as transformers ours is in float32, as a geometric mean over the cells."""
+def mean_results(size: Size, table: Mapping[Cell, Times]) -> Iterator[Measurement]:
+    """Speed of ours relative to transformers in float32: the geometric mean over the cells."""
     if not all(TRANSFORMERS in taken for taken in table.values()):
         return
     ours = {
@@ -256,11 +257,11 @@ def mean_figures(size: Size, table: Mapping[Cell, Taken]) -> Iterator[Figure]:
         times = [taken[TRANSFORMERS] / each for taken, each in zip(table.values(), own, strict=True)]
         detail = {"times as fast": dict(zip(map(str, table), times, strict=True))}
         mean = statistics.geometric_mean(times)
-        yield Figure(f"{size}: {name}, times as fast as transformers", mean, "×", limit, detail, bound="at least")
+        yield Measurement(f"{size}: {name}, times as fast as transformers", mean, "×", limit, detail, bound="at least")
 
 
-def best(taken: Taken) -> float:
-    """The fastest of our engines in float32."""
+def best(taken: Times) -> float:
+    """Milliseconds of our fastest float32 engine."""
     return min(taken[name] for name in (TORCH, COMPILED) if name in taken)
 
 
@@ -268,7 +269,7 @@ def best(taken: Taken) -> float:
 
 
 def text_milliseconds(peers: bool, sources: list[list[int]]) -> dict[str, float]:
-    """How long each engine takes to translate sentences, from tokens to tokens."""
+    """Milliseconds of each engine to translate the sentences, from token ids to token ids."""
     model = Translator.load(TEXT_MODEL)
     by_threads = {f"{TORCH}, {threads} threads": partial(torch_text_turn, sources, threads) for threads in THREADS}
     turns: dict[str, MakeTurn] = {**by_threads}
@@ -277,7 +278,7 @@ def text_milliseconds(peers: bool, sources: list[list[int]]) -> dict[str, float]
         turns[COMPILED_INT8] = partial(compiled_text_turn, sources, int8=True)
     with TemporaryDirectory() as folder:
         if peers:
-            copied(model, Path(folder) / "ct2", sources[:5])
+            converted(model, Path(folder) / "ct2", sources[:5])
             turns[OUR_CT2] = partial(ct2_text_turn, sources, Path(folder) / "ct2", patience=PATIENCE)
             turns[CT2] = partial(ct2_text_turn, sources, Path(folder) / "ct2", patience=1.0)
             turns[CT2_INT8] = partial(ct2_text_turn, sources, Path(folder) / "ct2", patience=1.0, int8=True)
@@ -286,26 +287,25 @@ def text_milliseconds(peers: bool, sources: list[list[int]]) -> dict[str, float]
 
 
 def held_out(model: Translator, sentences: int) -> list[list[int]]:
-    """The tokens of sentences that the model has not learned from."""
+    """Token ids of validation sentences, which the model was not trained on."""
     data = model.config.data
     pairs = read(data.path, kind="pairs", validation=data.validation).validation
     return model.tokenizer.encode_batch([pair.source for pair in islice(pairs, sentences)])
 
 
 def special_of(model: Translator) -> Special:
-    """The tokens of a model that have a meaning of their own."""
+    """The special tokens of a model."""
     return Special(model.tokenizer.pad, model.tokenizer.start, model.tokenizer.stop)
 
 
-def copied(model: Translator, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2:
-    """The model in CTranslate2."""
+def converted(model: Translator, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2:
+    """The model converted to CTranslate2."""
     names = tokens_of(model.tokenizer)
-    network: Any = model.network
-    return open_ct2(network, names, special_of(model), folder, examples=examples, int8=int8)
+    return open_ct2(cast(Any, model.network), names, special_of(model), folder, examples=examples, int8=int8)
 
 
 def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
-    """torch's operations."""
+    """Our torch engine."""
     model = Translator.load(TEXT_MODEL)
     turn = partial(
         write_all, Flat(cast(Any, model.network), many=True), sources, special_of(model), Settings(beams=BEAMS)
@@ -314,7 +314,7 @@ def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
 
 
 def compiled_text_turn(sources: list[list[int]], int8: bool) -> Turn:
-    """Native code, in a stream for each core."""
+    """Our native engine with one stream per core."""
     model = Translator.load(TEXT_MODEL)
     stepper, special = _compiled(cast(Any, model.network), int8), special_of(model)
     turn = partial(write_all, stepper, sources, special, Settings(beams=BEAMS), streams=cores())
@@ -322,18 +322,18 @@ def compiled_text_turn(sources: list[list[int]], int8: bool) -> Turn:
 
 
 def ct2_text_turn(sources: list[list[int]], folder: Path, patience: float, int8: bool = False) -> Turn:
-    """CTranslate2, a worker for each core."""
+    """CTranslate2 with one worker per core."""
     model = Translator.load(TEXT_MODEL)
-    engine = copied(model, folder, int8=int8)
+    engine = converted(model, folder, int8=int8)
     engine.patience = patience
     return partial(engine.write_all, sources, special_of(model), Settings(beams=BEAMS))
 
 
-def text_figures(taken: Taken, sentences: int) -> Iterator[Figure]:
-    """Sentences per second, and ours against CTranslate2's."""
+def text_results(taken: Times, sentences: int) -> Iterator[Measurement]:
+    """Sentences per second of each engine, and the speed of ours relative to CTranslate2."""
     what = f"{TEXT_MODEL}, {sentences:,} sentences of Tatoeba, beam {BEAMS}"
     detail = {"transformers": "left out: its translation models have no rotary positions"}
     for name, each in taken.items():
-        yield Figure(f"{what}: {name}", 1000 * sentences / each, "sentences/s", None, detail)
+        yield Measurement(f"{what}: {name}", 1000 * sentences / each, "sentences/s", None, detail)
     if CT2 in taken:
-        yield Figure(f"{what}: clearhead, times as fast as {CT2}", taken[CT2] / best(taken), "×")
+        yield Measurement(f"{what}: clearhead, times as fast as {CT2}", taken[CT2] / best(taken), "×")

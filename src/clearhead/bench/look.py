@@ -21,8 +21,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.bench.figures import Figure
-from clearhead.bench.measure import Round, in_own_process, median_ratio, medians, rounds_together, side_by_side
+from clearhead.bench.measure import (
+    Measurement,
+    Round,
+    in_own_process,
+    median_ratio,
+    medians,
+    rounds_together,
+    side_by_side,
+)
 from clearhead.bench.peers import Gpt, transformers_gpt2
 from clearhead.config import AnyConfig
 from clearhead.look.capture import capture
@@ -54,20 +61,20 @@ LENGTHS = {64: 80, 1024: 9}  # tokens, and in how many rounds each is measured
 LONG = 8192
 
 
-def run(peers: bool) -> Iterator[Figure]:
+def run(peers: bool) -> Iterator[Measurement]:
     """Every figure, as soon as it is measured."""
     yield from of_plain_forward(Translator(), length=64, rounds=40)
     yield memory_of_one_head(LONG)
     for length, rounds in LENGTHS.items():
         yield from of_peers(GPT2, length, measured(GPT2, length, peers, rounds))
     if peers and not has_lens():
-        yield Figure("packages that are not installed and not compared with: transformer-lens", 1, "")
+        yield Measurement("packages that are not installed and not compared with: transformer-lens", 1, "")
 
 
 # --- against a plain forward pass ---
 
 
-def of_plain_forward(size: Translator, length: int, rounds: int) -> Iterator[Figure]:
+def of_plain_forward(size: Translator, length: int, rounds: int) -> Iterator[Measurement]:
     """A translator that reads and writes `length` tokens: unseen, with all weights seen, with one head seen."""
     network, texts = our_translator(size), tuple(torch.randint(1, size.vocabulary, (2, 1, length)))
     one = f"decoder.{size.layers // 2}.cross.weights"
@@ -81,7 +88,7 @@ def of_plain_forward(size: Translator, length: int, rounds: int) -> Iterator[Fig
     what = f"translator of {size.layers} + {size.layers} layers, {length} tokens"
     for name, most in MOST.items():
         detail = {"milliseconds": taken, "rounds": rounds}
-        yield Figure(f"{what}: {name} / {PLAIN}", taken[name] / taken[PLAIN], "×", most, detail)
+        yield Measurement(f"{what}: {name} / {PLAIN}", taken[name] / taken[PLAIN], "×", most, detail)
 
 
 def our_translator(size: Translator) -> Any:
@@ -116,29 +123,29 @@ result = {}
 """
 
 
-def memory_of_one_head(length: int) -> Figure:
+def memory_of_one_head(length: int) -> Measurement:
     """How many matrices of T × T it takes to see one head of eight: its own, and little more."""
     plain, one = (in_own_process(_ONE_HEAD, str(length), f"encoder.0.{what}") for what in ("hidden", "self.weights"))
     matrix = length * length * 4 / 1e6  # MB
     taken = (one["peak_mb"] - plain["peak_mb"]) / matrix
     detail = {"matrix MB": matrix, "plain MB": plain["peak_mb"], "one head MB": one["peak_mb"]}
-    return Figure(f"one head of eight, {length:,} tokens: matrices in memory", taken, "", 1.5, detail)
+    return Measurement(f"one head of eight, {length:,} tokens: matrices in memory", taken, "", 1.5, detail)
 
 
 # --- against other packages ---
 
 
-def of_peers(size: Gpt, length: int, rounds: Sequence[Round]) -> Iterator[Figure]:
+def of_peers(size: Gpt, length: int, rounds: Sequence[Round]) -> Iterator[Measurement]:
     """The time of each, and ours against each peer's."""
     what, taken = f"{size}, {length:,} tokens", medians(rounds)
     lens = {"transformer-lens": version("transformer-lens")} if LENS in taken else {}
     detail = {"milliseconds": taken, "rounds": len(rounds), **lens}
     for name, each in taken.items():
-        yield Figure(f"{what}: {name}", each, "ms", None, detail)
-    yield Figure(f"{what}: {ONE} / {PLAIN}", median_ratio(rounds, ONE, PLAIN), "×", MOST[ONE], detail)
+        yield Measurement(f"{what}: {name}", each, "ms", None, detail)
+    yield Measurement(f"{what}: {ONE} / {PLAIN}", median_ratio(rounds, ONE, PLAIN), "×", MOST[ONE], detail)
     for (ours, theirs), most in MOST_OF_PEER.items():
         if theirs in taken:
-            yield Figure(f"{what}: {ours} / {theirs}", median_ratio(rounds, ours, theirs), "×", most, detail)
+            yield Measurement(f"{what}: {ours} / {theirs}", median_ratio(rounds, ours, theirs), "×", most, detail)
 
 
 @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""The MarianMT model of transformers with the weights of a Seq2Seq of ours: the paper's Transformer in both.
+"""The MarianMT model of transformers with the weights of our Seq2Seq: both are the paper's Transformer.
 
 B batch, S source tokens, T steps
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 from clearhead.decode import Special
 from clearhead.models.seq2seq import Seq2Seq
 
-# How Marian calls our parts.
+# Marian's names of our parts.
 INSIDE = {
     "self_attention": "self_attn",
     "cross_attention": "encoder_attn",
@@ -39,9 +39,9 @@ NORMS = {
 
 
 def marian(network: Seq2Seq, special: Special, positions: int) -> Any:
-    """A MarianMT that says what the network says, up to so many positions.
+    """A MarianMT model with the network's weights and outputs, for texts of up to `positions` tokens.
 
-    The network must be the paper's: tied, with biases, sines added to the tokens, norms after each part and ReLU.
+    The network must be the paper's: tied, with biases, sinusoidal positions, post-norm and ReLU.
     """
     transformers, own = import_module("transformers"), network.config
     sides = ("encoder", "decoder")
@@ -69,7 +69,7 @@ def marian(network: Seq2Seq, special: Special, positions: int) -> Any:
 
 
 def _copy(network: Seq2Seq, model: Any) -> None:
-    """Every weight of ours goes somewhere, and every weight of theirs that is learned comes from somewhere."""
+    """Copy every weight; one without a counterpart on either side is an error."""
     ours = {_their_name(name): weight for name, weight in network.named_parameters()}
     theirs = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     if leftover := ours.keys() ^ theirs.keys():
@@ -91,12 +91,12 @@ def _their_name(name: str) -> str:
 
 @torch.inference_mode()
 def translate(model: Any, source: Tensor, beams: int, steps: int) -> Tensor:
-    """source (B, S) -> (B, T + 1), the start token first: exactly so many steps, since no token ends a text."""
-    written: Tensor = model.generate(
+    """source (B, S) -> ids (B, T + 1) after the start token: exactly `steps` of them, since no token ends a text."""
+    ids: Tensor = model.generate(
         source,
         attention_mask=torch.ones_like(source),
         max_new_tokens=steps,
         num_beams=beams,
         do_sample=False,
     )
-    return written
+    return ids

@@ -1,4 +1,9 @@
-"""How to measure: turn and turn about, many times, the median of it; peak memory in a process of its own."""
+"""Measuring: candidates take turns, many times, and the median counts; peak memory in a separate process.
+
+side_by_side(candidates, repeats)             in this process
+side_by_side_apart(candidates, repeats)       each candidate in its own process
+in_own_process(code)                          runs Python code and reports its peak memory
+"""
 
 from __future__ import annotations
 
@@ -12,55 +17,85 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-SPINNING = 0.3  # seconds: for so long the threads of some packages keep a core busy after their work
+IDLE = 0.3  # seconds that the threads of some packages keep a core busy after their work
 
-Round = dict[str, float]  # the milliseconds of each candidate
-Turn = Callable[[], object]
+Round = dict[str, float]  # milliseconds by candidate
+Turn = Callable[[], object]  # what is timed
 MakeTurn = Callable[[], Turn]
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """One measured value, its limit, and the numbers behind it."""
+
+    what: str
+    value: float
+    unit: str
+    limit: float | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    bound: Literal["at most", "at least"] = "at most"
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the value is within its limit; None without a limit."""
+        if self.limit is None:
+            return None
+        return self.value <= self.limit if self.bound == "at most" else self.value >= self.limit
+
+    @property
+    def target(self) -> str:
+        """The limit as text: `≤ 1.05 ×`."""
+        sign = {"at most": "≤", "at least": "≥"}[self.bound]
+        return "" if self.limit is None else f"{sign} {self.limit:g} {self.unit}".rstrip()
+
+    def document(self) -> dict[str, Any]:
+        """For `--json` and `--out`."""
+        return {**asdict(self), "holds": self.holds}
+
+
 def side_by_side(candidates: Mapping[str, Turn], repeats: int, warm_up: int = 3) -> dict[str, float]:
-    """Median milliseconds of each; they take turns, so that a slow moment of the machine hits all alike."""
+    """Median milliseconds of each candidate; they take turns, so that a slow moment of the machine affects all."""
     return medians(rounds_together(candidates, repeats, warm_up))
 
 
 def rounds_together(candidates: Mapping[str, Turn], repeats: int, warm_up: int = 3) -> list[Round]:
-    """Each round by itself, for ratios of turns that followed each other."""
+    """The milliseconds of every round, for ratios of turns that followed each other."""
     return _rounds({name: partial(_milliseconds, turn) for name, turn in candidates.items()}, repeats, warm_up)
 
 
 def side_by_side_apart(candidates: Mapping[str, MakeTurn], repeats: int, warm_up: int = 3) -> dict[str, float]:
-    """As above, each in a process of its own, which it may set up as it likes; what makes a turn must be picklable."""
+    """Median milliseconds of each candidate, each in its own process; functions that make turns must be picklable."""
     return medians(rounds_apart(candidates, repeats, warm_up))
 
 
 def rounds_apart(candidates: Mapping[str, MakeTurn], repeats: int, warm_up: int = 3) -> list[Round]:
-    """The same, each in a process of its own.
+    """The milliseconds of every round, each candidate in its own process.
 
-    There is a pause before each turn, so that nobody computes beside the threads of the one before.
+    A pause before each turn lets the threads of the previous candidate go idle.
     """
-    with ExitStack() as all_of_them:
-        workers = {name: all_of_them.enter_context(_Worker(make)) for name, make in candidates.items()}
+    with ExitStack() as stack:
+        workers = {name: stack.enter_context(_Worker(make)) for name, make in candidates.items()}
         return _rounds({name: worker.turn for name, worker in workers.items()}, repeats, warm_up)
 
 
 def medians(rounds: Sequence[Round]) -> dict[str, float]:
-    """Of each candidate."""
+    """The median milliseconds of each candidate."""
     return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
 
 
 def median_ratio(rounds: Sequence[Round], ours: str, theirs: str) -> float:
-    """Of the two times in a round: a machine that is slow for a minute is slow for both."""
+    """Median over the rounds of ours / theirs: a machine that is slow for a minute is slow for both."""
     return statistics.median(each[ours] / each[theirs] for each in rounds)
 
 
 def _rounds(turns: Mapping[str, Callable[[], float]], repeats: int, warm_up: int) -> list[Round]:
-    """What the turns gave, without the first ones."""
+    """All rounds but the first `warm_up`."""
     return [{name: turn() for name, turn in turns.items()} for _ in range(warm_up + repeats)][warm_up:]
 
 
@@ -71,7 +106,7 @@ def _milliseconds(turn: Turn) -> float:
 
 
 class _Worker:
-    """A process that makes a candidate, and one turn whenever it is asked."""
+    """A process that makes a candidate and times one turn per request."""
 
     def __init__(self, make: MakeTurn):
         start = get_context("spawn")
@@ -87,8 +122,7 @@ class _Worker:
         self.process.join()
 
     def turn(self) -> float:
-        """Milliseconds."""
-        time.sleep(SPINNING)
+        time.sleep(IDLE)
         self.pipe.send(None)
         return float(self.pipe.recv())
 
@@ -100,7 +134,7 @@ def _take_turns(make: MakeTurn, pipe: Connection) -> None:
         pipe.send(_milliseconds(turn))
 
 
-# Linux's own high-water mark: getrusage would count the process that started this one, too.
+# On Linux VmHWM: getrusage would include the peak of the parent process.
 _PEAK = """
 import json, pathlib, resource, sys
 status = pathlib.Path("/proc/self/status")
@@ -115,7 +149,7 @@ print(json.dumps(result))
 
 
 def in_own_process(code: str, *arguments: str) -> dict[str, Any]:
-    """Run Python code that sets `result` in a new process, and add its peak memory in MB."""
+    """Run Python code that sets `result`, a dict, in a new process; return it with its peak memory in MB added."""
     command = [sys.executable, "-c", code + _PEAK, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -123,13 +157,13 @@ def in_own_process(code: str, *arguments: str) -> dict[str, Any]:
 
 
 def growth_exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
-    """p of the best fit time = c · size^p: 1 is linear, 2 quadratic."""
+    """Exponent p of the least-squares fit time = c · size^p: 1 is linear, 2 quadratic."""
     x, y = [math.log(size) for size in sizes], [math.log(taken) for taken in times]
     return statistics.linear_regression(x, y).slope
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """The versions and hardware of this machine, recorded with the results."""
     import torch
 
     return {

@@ -1,4 +1,4 @@
-"""The same small GPT as other packages make it, and one step of its training as nanoGPT does it.
+"""A small GPT as other packages build it, trained as nanoGPT trains it.
 
 B batch, T tokens, V vocabulary
 """
@@ -19,13 +19,13 @@ RATE, BETAS, WEIGHT_DECAY, CLIP = 1e-3, (0.9, 0.99), 0.1, 1.0
 
 @dataclass(frozen=True)
 class Gpt:
-    """The sizes of a GPT and of its batches."""
+    """Sizes of a GPT and of its batches."""
 
     layers: int
     dim: int
     heads: int
-    block: int  # tokens in a window, T
-    batch: int  # windows, B
+    block: int  # T, tokens in a window
+    batch: int  # B, windows
     vocabulary: int = 65
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Gpt:
 
 
 class Peer:
-    """Another package's model, and the optimiser that trains it."""
+    """Another package's model and its optimiser."""
 
     def __init__(self, model: nn.Module, logits: Callable[[Tensor], Tensor]):
         self.model, self.logits = model, logits
@@ -43,30 +43,29 @@ class Peer:
         self.optimizer = AdamW(groups, lr=RATE, betas=BETAS, fused=True)
 
     def loss(self, rows: Tensor) -> Tensor:
-        """(B, T + 1) -> the mean over all predictions of the next token."""
+        """Mean loss of predicting the next token of windows (B, T + 1)."""
         return F.cross_entropy(self.logits(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
 
     def update(self, rows: Tensor) -> None:
-        """One step on windows (B, T + 1)."""
+        """One optimiser step on windows (B, T + 1)."""
         self.loss(rows).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
     def set_rate(self, rate: float) -> None:
-        """What the schedule says."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
 
 def transformers_gpt(size: Gpt) -> Peer:
-    """`GPT2LMHeadModel` with torch's attention kernel and torch's GELU, ready to be trained."""
+    """`GPT2LMHeadModel` with torch's attention kernel and GELU, in training mode."""
     model = transformers_gpt2(size, "sdpa")
     return Peer(model.train(), lambda ids: model(input_ids=ids).logits)
 
 
-def transformers_gpt2(size: Gpt, written: str) -> nn.Module:
-    """`GPT2LMHeadModel` with torch's GELU, and attention `written` as transformers calls it: sdpa or eager."""
+def transformers_gpt2(size: Gpt, attention: str) -> nn.Module:
+    """`GPT2LMHeadModel` with torch's GELU; attention is sdpa or eager."""
     transformers = import_module("transformers")
     config = transformers.GPT2Config(
         vocab_size=size.vocabulary,
@@ -81,14 +80,14 @@ def transformers_gpt2(size: Gpt, written: str) -> nn.Module:
         use_cache=False,
         bos_token_id=None,
         eos_token_id=None,
-        attn_implementation=written,
+        attn_implementation=attention,
     )
     model: nn.Module = transformers.GPT2LMHeadModel(config)
     return model
 
 
 def x_transformers_gpt(size: Gpt) -> Peer:
-    """`TransformerWrapper` of a `Decoder` with torch's attention kernel; its linear maps have no biases."""
+    """`TransformerWrapper` of a `Decoder` with torch's attention kernel; its linear layers have no biases."""
     x_transformers = import_module("x_transformers")
     stack = x_transformers.Decoder(
         dim=size.dim,
@@ -96,7 +95,7 @@ def x_transformers_gpt(size: Gpt) -> Peer:
         heads=size.heads,
         attn_dim_head=size.dim // size.heads,
         attn_flash=True,
-        ff_no_bias=True,  # its attention cannot have any
+        ff_no_bias=True,  # its attention has none either
     )
     model = x_transformers.TransformerWrapper(
         num_tokens=size.vocabulary, max_seq_len=size.block, attn_layers=stack, tie_embedding=True
@@ -110,6 +109,6 @@ PEERS: dict[str, Callable[[Gpt], Peer]] = {
 }
 
 
-def as_torch_comes() -> None:
-    """Undo what our trainer asks of torch; a peer computes as it would by itself."""
+def reset_torch() -> None:
+    """Undo the global settings of our trainer, so that a peer computes as it would by itself."""
     torch.use_deterministic_algorithms(False)

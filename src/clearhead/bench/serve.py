@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from clearhead.bench.figures import Figure
+from clearhead.bench.measure import Measurement
 from clearhead.errors import ConfigError
 
 MODEL, CLIENTS, SECONDS, SENTENCES = "en-es", 64, 300.0, 500
@@ -30,7 +30,7 @@ ALONE = 0.1  # of the time, for the one client
 JSON = {"Content-Type": "application/json"}
 
 
-def run(peers: bool) -> Iterator[Figure]:  # noqa: ARG001 - there is no other service to compare with
+def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - there is no other service to compare with
     """Every figure, when all is measured."""
     seconds = _seconds()
     wanted = translations(MODEL, SENTENCES)
@@ -199,23 +199,23 @@ def memory(address: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith("process_resident_memory_bytes "))
 
 
-def figures(measured: Measured) -> Iterator[Figure]:
+def figures(measured: Measured) -> Iterator[Measurement]:
     """What was heard, against what should be."""
     of = f"{measured.clients} clients"
     alone, together = measured.alone, measured.together
     faults = alone.errors + together.errors
     wrong = alone.wrong + together.wrong
-    yield Figure(f"{of}: errors", len(faults), "", 0, {"first": faults[:5]})
-    yield Figure(f"{of}: wrong answers", len(wrong), "", 0, {"first": wrong[:5]})
+    yield Measurement(f"{of}: errors", len(faults), "", 0, {"first": faults[:5]})
+    yield Measurement(f"{of}: wrong answers", len(wrong), "", 0, {"first": wrong[:5]})
     one, many = (len(h.times) / s for h, s in _both(measured))
-    yield Figure("one client: answers a second", one, "/s", None, {"answers": len(alone.times)})
-    yield Figure(f"{of}: answers a second", many, "/s", None, {"answers": len(together.times)})
-    yield Figure(f"{of} / one client", many / one, "×", 3.0, bound="at least")
-    yield Figure(f"{of}: half are answered within", quantile(together.times, 50), "ms")
-    yield Figure(f"{of}: 99 of 100 are answered within", quantile(together.times, 99), "ms")
+    yield Measurement("one client: answers a second", one, "/s", None, {"answers": len(alone.times)})
+    yield Measurement(f"{of}: answers a second", many, "/s", None, {"answers": len(together.times)})
+    yield Measurement(f"{of} / one client", many / one, "×", 3.0, bound="at least")
+    yield Measurement(f"{of}: half are answered within", quantile(together.times, 50), "ms")
+    yield Measurement(f"{of}: 99 of 100 are answered within", quantile(together.times, 99), "ms")
     begin, end = measured.memory
     growth = 100 * (end / begin - 1)
-    yield Figure("memory of the service: growth", growth, "%", 5.0, {"MB": [begin / 1e6, end / 1e6]})
+    yield Measurement("memory of the service: growth", growth, "%", 5.0, {"MB": [begin / 1e6, end / 1e6]})
 
 
 def _both(measured: Measured) -> Sequence[tuple[Heard, float]]:

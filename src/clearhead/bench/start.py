@@ -1,7 +1,7 @@
-"""`clearhead bench start`: how long a user waits for the first answer, from nothing.
+"""`clearhead bench start`: time from the command to the first answer.
 
-`clearhead translate en-es "hello"` in a new process, against one that only imports torch; the two take turns. Python
-keeps the compiled form of all modules in a folder of this benchmark, whatever the environment says about that.
+`clearhead translate en-es "hello"` in a new process, against one that only imports torch; the two take turns. Both
+write bytecode to a temporary cache, regardless of the environment, so that all but the first run are warm.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from tempfile import TemporaryDirectory
 
-from clearhead.bench.figures import Figure
-from clearhead.bench.measure import side_by_side
+from clearhead.bench.measure import Measurement, side_by_side
 
 OURS, TORCH = 'clearhead translate en-es "hello"', "import torch"
 COMMANDS = {
@@ -25,11 +24,11 @@ RATIO = 1.3
 ROUNDS = 11
 
 
-def run(peers: bool) -> Iterator[Figure]:  # noqa: ARG001 - torch is no peer: nothing starts without it
-    """The time of both, and their ratio."""
+def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - torch is not a peer: it is always needed
+    """Seconds of both commands, and their ratio."""
     with TemporaryDirectory() as folder:
         taken = milliseconds(folder, ROUNDS)
-    yield from figures(taken, ROUNDS)
+    yield from results(taken, ROUNDS)
 
 
 def milliseconds(folder: str, rounds: int) -> dict[str, float]:
@@ -43,9 +42,9 @@ def _run(command: tuple[str, ...], environment: Mapping[str, str]) -> None:
     subprocess.run(command, env=environment, check=True, capture_output=True)
 
 
-def figures(taken: Mapping[str, float], rounds: int) -> Iterator[Figure]:
-    """Seconds of each, and how many times as long ours takes."""
+def results(taken: Mapping[str, float], rounds: int) -> Iterator[Measurement]:
+    """Seconds of each command, and the ratio of ours to torch's."""
     detail = {"milliseconds": dict(taken), "rounds": rounds}
     for name, each in taken.items():
-        yield Figure(name, each / 1000, "s", None, detail)
-    yield Figure(f"{OURS} / {TORCH}", taken[OURS] / taken[TORCH], "×", RATIO, detail)
+        yield Measurement(name, each / 1000, "s", None, detail)
+    yield Measurement(f"{OURS} / {TORCH}", taken[OURS] / taken[TORCH], "×", RATIO, detail)

@@ -1,4 +1,4 @@
-"""The benchmarks by name, and the packages that they compare with."""
+"""Benchmarks by name, and the packages that each compares with."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 
-from clearhead.bench.figures import Figure
+from clearhead.bench.measure import Measurement
 from clearhead.errors import ConfigError, nearest
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Some figures that are measured together; the module is loaded, and torch with it, when they are."""
+    """A benchmark; its module, and torch with it, is imported when it runs."""
 
     module: str
-    peers: tuple[str, ...] = ()  # packages that `--peers` measures too
+    peers: tuple[str, ...] = ()  # packages that `--peers` also measures
 
-    def run(self, peers: bool) -> Iterator[Figure]:
-        """Every figure, as soon as it is measured; with `peers` those of the other packages too."""
-        run: Callable[[bool], Iterator[Figure]] = import_module(self.module).run
+    def run(self, peers: bool) -> Iterator[Measurement]:
+        """All measurements, each as soon as it is made; with `peers` those of other packages too."""
+        run: Callable[[bool], Iterator[Measurement]] = import_module(self.module).run
         return run(peers)
 
     def versions(self) -> dict[str, str]:
-        """Of the packages that were compared with."""
         return {package: version(package) for package in self.peers}
 
 
@@ -42,14 +41,14 @@ SUITES = {
 
 
 def find(name: str, peers: bool) -> Suite:
-    """The suite of a name; with `peers` only if all that it compares with is installed."""
+    """The suite of that name; with `peers`, its packages must be installed."""
     if name not in SUITES:
         raise ConfigError(f"unknown benchmark {name}; {nearest(name, SUITES)}")
     suite = SUITES[name]
-    absent = [package for package in suite.peers if find_spec(package.replace("-", "_")) is None]
-    if peers and absent:
+    missing = [package for package in suite.peers if find_spec(package.replace("-", "_")) is None]
+    if peers and missing:
         raise ConfigError(
-            f"bench {name} --peers compares with {' and '.join(absent)}, not installed here; "
+            f"bench {name} --peers compares with {' and '.join(missing)}, not installed here; "
             "pip install 'clearhead[peers]'"
         )
     return suite

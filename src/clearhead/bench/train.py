@@ -1,9 +1,9 @@
-"""`clearhead bench train`: milliseconds for one training step of the same GPT, against transformers and x-transformers.
+"""`clearhead bench train`: milliseconds per training step of one GPT, against transformers and x-transformers.
 
-A step is the forward pass, the loss, the backward pass, clipping, AdamW and the end of the gradients; ours is the
-trainer's own, with all that it writes and checks. The candidates take turns, a few steps each, and are started anew
-several times: a process may be lucky with its memory. Linear maps have biases in transformers and none in
-x-transformers, so ours is measured both ways, each beside the one that is the same.
+A step is forward, loss, backward, clipping, AdamW and zeroing the gradients; ours is the trainer's own step with its
+checks and logging. The candidates take turns, a few steps each, in processes that are restarted several times, since
+memory layout differs between processes. Linear layers have biases in transformers and none in x-transformers, so ours
+is measured both ways, each beside its equal.
 
     B windows, T tokens
 """
@@ -20,59 +20,58 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from clearhead.bench.figures import Figure
-from clearhead.bench.measure import Round, median_ratio, medians, rounds_apart
+from clearhead.bench.measure import Measurement, Round, median_ratio, medians, rounds_apart
 from clearhead.bench.peers import BETAS, CLIP, PEERS, RATE, WEIGHT_DECAY, Gpt
 from clearhead.run import Run
 from clearhead.tasks import default_config, override_config
 from clearhead.text import SPECIALS
-from clearhead.train.loop import Listener, Trainer
+from clearhead.train.loop import Callbacks, Trainer
 from clearhead.train.start import make_trainer
 
 SIZES = {
     Gpt(layers=4, dim=128, heads=4, block=64, batch=12): 10,
     Gpt(layers=6, dim=384, heads=6, block=256, batch=8): 3,
-}  # and in how many rounds each is measured after each start
+}  # rounds after each start
 STARTS = 5
-TURN = 5  # steps that one candidate makes before it is the next one's turn
+TURN = 5  # steps per turn
 OURS, OURS_BARE = "clearhead", "clearhead without biases"
-SAME = {"transformers": OURS, "x-transformers": OURS_BARE}  # which of ours is the same GPT
-RATIO = 1.0  # of a peer's milliseconds
+SAME = {"transformers": OURS, "x-transformers": OURS_BARE}  # which of ours has the same layers
+RATIO = 1.0  # limit of ours / peer
 
 
-def run(peers: bool) -> Iterator[Figure]:
-    """Both sizes."""
+def run(peers: bool) -> Iterator[Measurement]:
+    """Milliseconds per step of every candidate in both sizes."""
     for size, rounds in SIZES.items():
-        yield from figures(size, measured(size, peers, rounds))
+        yield from results(size, measured(size, peers, rounds))
 
 
-def figures(size: Gpt, rounds: Sequence[Round]) -> Iterator[Figure]:
-    """The time of each, and ours against each peer's."""
+def results(size: Gpt, rounds: Sequence[Round]) -> Iterator[Measurement]:
+    """Milliseconds of each candidate, and the ratio of ours to each peer."""
     what, taken = f"{size}, {size.batch} × {size.block} tokens", medians(rounds)
     detail = {"milliseconds": taken, "rounds": len(rounds), "steps in a turn": TURN}
     for name, each in taken.items():
-        yield Figure(f"{what}: one step of {name}", each, "ms", None, detail)
+        yield Measurement(f"{what}: one step of {name}", each, "ms", None, detail)
     for peer, ours in SAME.items():
         if peer in taken:
-            yield Figure(f"{what}: {ours} / {peer}", median_ratio(rounds, ours, peer), "×", RATIO, detail)
+            yield Measurement(f"{what}: {ours} / {peer}", median_ratio(rounds, ours, peer), "×", RATIO, detail)
 
 
 def measured(size: Gpt, peers: bool, rounds: int, starts: int = STARTS) -> list[Round]:
-    """The milliseconds of one step of each candidate, each in a process of its own."""
+    """Milliseconds per step of each candidate, each in its own process."""
     with TemporaryDirectory() as folder:
         candidates = {OURS: partial(our_turn, size, Path(folder, "biases"), bias=True)}
-        if peers:  # each beside the one of ours that is the same
+        if peers:  # each beside its equal
             candidates |= {
-                "transformers": partial(turn_of, "transformers", size),
+                "transformers": partial(peer_turn, "transformers", size),
                 OURS_BARE: partial(our_turn, size, Path(folder, "bare"), bias=False),
-                "x-transformers": partial(turn_of, "x-transformers", size),
+                "x-transformers": partial(peer_turn, "x-transformers", size),
             }
         found = [each for _ in range(starts) for each in rounds_apart(candidates, rounds, warm_up=2)]
     return [{name: taken / TURN for name, taken in each.items()} for each in found]
 
 
 def our_trainer(size: Gpt, folder: Path, *, bias: bool = True) -> Trainer:
-    """The trainer of a GPT as others make it, on random text with as many characters as its vocabulary has room for."""
+    """Our trainer of the same GPT, on random text with as many characters as its vocabulary holds."""
     characters = (string.ascii_letters + string.digits)[: size.vocabulary - len(SPECIALS)]
     count = 2 * TURN * size.batch * size.block
     folder.mkdir(exist_ok=True)
@@ -101,11 +100,11 @@ def our_trainer(size: Gpt, folder: Path, *, bias: bool = True) -> Trainer:
         "train.warmup=0",
         "train.max_steps=1000000",
     )
-    return make_trainer(Run(folder), override_config(default_config("lm"), settings), Listener())
+    return make_trainer(Run(folder), override_config(default_config("lm"), settings), Callbacks())
 
 
 def our_turn(size: Gpt, folder: Path, *, bias: bool) -> Callable[[], None]:
-    """Some steps of ours."""
+    """A turn of ours: TURN steps."""
     trainer = our_trainer(size, folder, bias=bias)
     batches = list(islice(trainer.cursor.forever(), TURN))  # each (B, T + 1)
 
@@ -116,10 +115,10 @@ def our_turn(size: Gpt, folder: Path, *, bias: bool) -> Callable[[], None]:
     return turn
 
 
-def turn_of(name: str, size: Gpt) -> Callable[[], None]:
-    """Some steps of a peer on as many random tokens, with torch as it comes."""
-    peer, drawn = PEERS[name](size), torch.Generator().manual_seed(1)
-    batches = torch.randint(size.vocabulary, (TURN, size.batch, size.block + 1), generator=drawn)
+def peer_turn(name: str, size: Gpt) -> Callable[[], None]:
+    """A turn of a peer: TURN steps on as many random tokens."""
+    peer, generator = PEERS[name](size), torch.Generator().manual_seed(1)
+    batches = torch.randint(size.vocabulary, (TURN, size.batch, size.block + 1), generator=generator)
 
     def turn() -> None:
         for batch in batches:

@@ -1,7 +1,7 @@
 """`clearhead bench words`: skip-gram with negative sampling, against gensim's Word2Vec, on the same words.
 
-Both read the 17 books of Gutenberg with the same settings: gensim gets the very words that our task keeps, as lists,
-and as many workers as there are cores. Both sets of vectors are scored by the same functions. Only training is timed.
+Both train on 17 books of Project Gutenberg with the same settings: gensim gets the words that our task keeps, as lists,
+and one worker per core. The same functions score both sets of vectors. Only training is timed.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.bench.figures import Figure
+from clearhead.bench.measure import Measurement
 from clearhead.config import AnyConfig
 from clearhead.errors import DataError
 from clearhead.run import Run
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.task import Task
 from clearhead.tasks.words import ROW, Words, human_scores
-from clearhead.train.loop import Listener, Trainer
+from clearhead.train.loop import Callbacks, Trainer
 from clearhead.train.start import make_trainer
 
 EPOCHS = 5
-LAST_RATE = 1e-4  # where gensim's straight line ends; ours ends at 0
+LAST_RATE = 1e-4  # end of gensim's linear schedule; ours ends at 0
 ROUNDS = 3
-RATIO = 0.25  # of gensim's words per second
-POINTS = -2.0  # ours minus gensim's
+RATIO = 0.25  # limit of words per second, ours / gensim
+POINTS = -2.0  # limit of scores, ours - gensim
 QUESTIONS = ("wordsim353.tsv", "questions-words.txt")
 
 SPEED = "training speed"
@@ -60,14 +60,14 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Learned:
-    """What one training came to."""
+    """The result of one training run."""
 
     words_per_second: float
     scores: dict[str, float]  # WordSim-353: correlation × 100; analogies: per cent
 
 
-def run(peers: bool) -> Iterator[Figure]:
-    """Train ours, and gensim's after it, several times from other seeds; the figures come at the end."""
+def run(peers: bool) -> Iterator[Measurement]:
+    """Train ours, then gensim's, several times with different seeds; all results come at the end."""
     check_questions()
     ours, theirs = [], []
     for seed in range(1, ROUNDS + 1):
@@ -77,23 +77,25 @@ def run(peers: bool) -> Iterator[Figure]:
             ours.append(train_ours(trainer, lists))
         if peers:
             theirs.append(train_gensim(lists, trainer.task.config))
-    yield from figures(ours, theirs)
+    yield from results(ours, theirs)
 
 
-def figures(ours: Sequence[Learned], theirs: Sequence[Learned]) -> Iterator[Figure]:
-    """Medians over the rounds: speed and scores of each, and how they compare."""
+def results(ours: Sequence[Learned], theirs: Sequence[Learned]) -> Iterator[Measurement]:
+    """Medians over the rounds of speed and scores, and how the two compare."""
     for name, rounds in (("clearhead", ours), ("gensim", theirs)):
         for what, value in _medians(rounds).items():
-            yield Figure(f"{name}: {what}", value, UNITS[what], None, {"rounds": [asdict(each) for each in rounds]})
+            yield Measurement(
+                f"{name}: {what}", value, UNITS[what], None, {"rounds": [asdict(each) for each in rounds]}
+            )
     if theirs:
         mine, peer = _medians(ours), _medians(theirs)
-        yield Figure(f"{SPEED}, clearhead / gensim", mine.pop(SPEED) / peer[SPEED], "×", RATIO, bound="at least")
+        yield Measurement(f"{SPEED}, clearhead / gensim", mine.pop(SPEED) / peer[SPEED], "×", RATIO, bound="at least")
         for what, value in mine.items():
-            yield Figure(f"{what}, clearhead - gensim", value - peer[what], "points", POINTS, bound="at least")
+            yield Measurement(f"{what}, clearhead - gensim", value - peer[what], "points", POINTS, bound="at least")
 
 
 def _medians(rounds: Sequence[Learned]) -> dict[str, float]:
-    """The speed and each score that there is; none without a round."""
+    """Median speed and scores; {} without rounds."""
     columns: dict[str, list[float]] = {}
     for each in rounds:
         for what, value in ({SPEED: each.words_per_second} | each.scores).items():
@@ -102,14 +104,14 @@ def _medians(rounds: Sequence[Learned]) -> dict[str, float]:
 
 
 def check_questions() -> None:
-    """Before any training: what people think of words must be there."""
+    """Check before training that the files with human ratings are there."""
     folder = Path(os.environ.get("CLEARHEAD_DATA", "")) / "word2vec"
     if not all((folder / name).is_file() for name in QUESTIONS):
         raise DataError(f"bench words needs {' and '.join(QUESTIONS)} in a folder word2vec below $CLEARHEAD_DATA")
 
 
 def scored(vectors: NDArray[Any], words: list[str]) -> dict[str, float]:
-    """Spearman's correlation × 100 and the per cent of analogies solved, by our scorer, whoever made the vectors."""
+    """Spearman's correlation × 100 and the percentage of analogies solved, with our scorer for both."""
     return {score.name: 100 * score.value for score in human_scores(vectors, words)}
 
 
@@ -117,21 +119,21 @@ def scored(vectors: NDArray[Any], words: list[str]) -> dict[str, float]:
 
 
 def our_trainer(folder: Path, seed: int, settings: Sequence[str] = SETTINGS) -> Trainer:
-    """The ordinary trainer, with as many steps as make the epochs."""
+    """The ordinary trainer, with as many steps as EPOCHS epochs have."""
     run, config = Run(folder), override_config(default_config("words"), [*settings, f"train.seed={seed}"])
-    steps = EPOCHS * len(make_trainer(run, config, Listener()).cursor)
-    return make_trainer(run, override_config(config, [f"train.max_steps={steps}"]), Listener())
+    steps = EPOCHS * len(make_trainer(run, config, Callbacks()).cursor)
+    return make_trainer(run, override_config(config, [f"train.max_steps={steps}"]), Callbacks())
 
 
 def train_ours(trainer: Trainer, lists: Sequence[Sequence[str]]) -> Learned:
-    """Speed and scores at the end of the schedule."""
-    found = trainer.train()
+    """Train to the end of the schedule; speed and scores."""
+    evaluation = trainer.train()
     speed = EPOCHS * sum(map(len, lists)) / trainer.progress.elapsed
-    return Learned(speed, {score.name: 100 * score.value for score in found.scores})
+    return Learned(speed, {score.name: 100 * score.value for score in evaluation.scores})
 
 
 def word_lists(task: Task[Any]) -> list[list[str]]:
-    """The training text without rare words and marks, in lists as long as our rows."""
+    """The training text without rare words and punctuation, in lists as long as our rows."""
     assert isinstance(task, Words)
     (ids,) = task.train.read(np.array([0]), len(task.train))
     ids = ids[np.isin(ids, task.known)]
@@ -139,11 +141,11 @@ def word_lists(task: Task[Any]) -> list[list[str]]:
     return [names[ids[first : first + ROW]].tolist() for first in range(0, len(ids), ROW)]
 
 
-# --- gensim's ---
+# --- gensim ---
 
 
 def train_gensim(lists: list[list[str]], config: AnyConfig) -> Learned:
-    """Word2Vec with the settings of ours, by all cores."""
+    """Train Word2Vec with our settings on all cores."""
     models = import_module("gensim.models")
     model = models.Word2Vec(
         sg=1,

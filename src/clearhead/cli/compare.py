@@ -11,23 +11,25 @@ from clearhead.cli.output import Json, console, print_json, print_table
 
 
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Run directories, or names that `clearhead models` lists.")],
-    out: Annotated[Path | None, typer.Option(help="Also draw a figure: .svg, .png or .pdf.")] = None,
+    runs: Annotated[list[str], typer.Argument(help="Run directories, or names listed by `clearhead models`.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Also draw a figure of losses and scores: .svg, .png or .pdf.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare finished runs of one task."""
+    """Compare finished runs of one task side by side."""
     from clearhead.run import find
-    from clearhead.train import compare as comparing
+    from clearhead.train import compare as comparison
 
     if out is not None:
-        comparing.check_figure(out)
-    records = comparing.compare([find(run) for run in runs])
+        comparison.check_figure(out)
+    records = comparison.compare([find(run) for run in runs])
     if out is not None:
-        comparing.save_figure(records, out)
+        comparison.save_figure(records, out)
     if as_json:
         print_json([record.document() for record in records])
         return
-    scores = comparing.score_names(records)
+    scores = comparison.score_names(records)
     rows = [
         (
             record.name,
@@ -40,7 +42,7 @@ def compare(
         for record in records
     ]
     console().print(f"task: {records[0].task}")
-    narrow = (name.replace(" ", "\n") for name in scores)  # 80 columns have no room for `exact match` in one line
+    narrow = (name.replace(" ", "\n") for name in scores)  # `exact match` on one line does not fit into 80 columns
     print_table("", ("run", "parameters", "steps", "minutes", "loss", *narrow), rows, folds=0)
     if out is not None:
         console().print(f"The figure is in {out}.", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`clearhead config show NAME`: every setting of a task or a file, with its value and its meaning."""
+"""`clearhead config show NAME`: every setting of a task or a recipe, with its value and meaning."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import typer
 
 from clearhead.cli.output import Json, print_json
 
-app = typer.Typer(help="See every setting and its default.", no_args_is_help=True)
+app = typer.Typer(help="Show every setting, its default and its meaning.", no_args_is_help=True)
 
 
 @app.callback()
 def _config() -> None:
-    """See every setting and its default."""
+    """Show every setting, its default and its meaning."""
 
 
 @app.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A task (translate, lm, classify, …) or a YAML file.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Changes: section.key=value …")] = None,
-    size: Annotated[str, typer.Option(help="tiny, small or base.")] = "small",
+    name: Annotated[str, typer.Argument(help="A task (translate, lm, classify, …) or the path of a YAML file.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Settings to change: section.key=value …")] = None,
+    size: Annotated[str, typer.Option(help="Model size of the defaults: tiny, small or base.")] = "small",
     as_json: Json = False,
 ) -> None:
-    """Print the whole configuration as YAML that can be saved and edited; each line says what it means."""
+    """Print all settings as YAML, each with its meaning, to save and edit."""
     from clearhead import config
     from clearhead.tasks import default_config, load_config, override_config
 
@@ -38,7 +38,7 @@ def show(
 
 
 def _annotated(text: str, meanings: dict[str, str]) -> str:
-    """YAML with the meaning of each key as a comment, aligned."""
+    """YAML with the meaning of each key as an aligned comment."""
     section, rows = "", []
     for line in text.splitlines():
         key = line.split(":", 1)[0].strip()

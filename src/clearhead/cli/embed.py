@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from clearhead.cli.options import ModelPath, is_typed
-from clearhead.cli.output import Json, counting, print_json, read_lines
+from clearhead.cli.output import Json, print_json, progress_counter, stdin_lines
 
 
 def embed(
@@ -25,14 +25,14 @@ def embed(
     import clearhead
 
     loaded = clearhead.load(model)
-    items = [item] if item is not None else read_lines()
+    items = [item] if item is not None else stdin_lines()
     if as_json:
         given = list(items)
         vectors = loaded.embed(given).tolist()
         print_json([{"item": each, "vector": vector} for each, vector in zip(given, vectors, strict=True)])
         return
     window = {"max_window": 1} if is_typed(item) else {}
-    with counting("lines", shown=item is None) as count:
+    with progress_counter("lines", shown=item is None) as count:
         for vector in loaded.embed_stream(items, **window):
             sys.stdout.write(" ".join(f"{number:.6g}" for number in vector) + "\n")
             count()

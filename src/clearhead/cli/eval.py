@@ -1,4 +1,4 @@
-"""`clearhead eval RUN`: how good a finished model is, on its own validation part or on other data."""
+"""`clearhead eval RUN`: scores of a finished model on its validation part or on other data."""
 
 from __future__ import annotations
 
@@ -13,35 +13,39 @@ if TYPE_CHECKING:
     from clearhead.tasks.base.task import Evaluation
     from clearhead.train.evaluate import Confusion
 
-FEW = 12  # labels of which a terminal has room for the whole matrix
+MATRIX_LABELS = 12  # a confusion matrix of up to this many labels fits a terminal
 
 
 def evaluate(
     run: ModelPath,
-    data: Annotated[str | None, typer.Option(help="Score all of this data instead of the validation part.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Score every example of this data instead of the validation part.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a finished model."""
+    """Score a finished model on held-out data."""
     from clearhead.run import find
     from clearhead.train.evaluate import evaluate as score
 
-    found = score(find(run), data, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True))
+    evaluation = score(
+        find(run), data, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True)
+    )
     if as_json:
-        print_json({"run": run, **found.document()})
+        print_json({"run": run, **evaluation.document()})
         return
-    part = f"the validation part of {found.data}" if data is None else f"all of {found.data}"
+    part = f"the validation part of {evaluation.data}" if data is None else f"all of {evaluation.data}"
     console().print(f"{run} on {part}\n", soft_wrap=True)
-    print_scores(found)
-    if found.confusion is not None:
-        _print_classes(found.confusion)
+    print_scores(evaluation)
+    if evaluation.confusion is not None:
+        _print_classes(evaluation.confusion)
 
 
-def print_scores(found: Evaluation) -> None:
-    """The loss, and each score with its signature."""
+def print_scores(evaluation: Evaluation) -> None:
+    """Print the loss, and each score with its signature."""
     screen = console()
-    width = max(11, *(len(score.name) for score in found.scores)) if found.scores else 11
-    screen.print(f"{'loss':<{width}} {found.loss:.4f}")
-    for score in found.scores:
+    width = max(11, *(len(score.name) for score in evaluation.scores)) if evaluation.scores else 11
+    screen.print(f"{'loss':<{width}} {evaluation.loss:.4f}")
+    for score in evaluation.scores:
         signature = f"   {score.signature}" if score.signature else ""
         screen.print(f"{score.name:<{width}} {score.value:.4g}{signature}", soft_wrap=True)
 
@@ -54,7 +58,7 @@ def _print_classes(confusion: Confusion) -> None:
     ]
     console().print()
     print_table("", ("label", "examples", *shares), rows, folds=0)
-    if len(confusion.labels) <= FEW:
+    if len(confusion.labels) <= MATRIX_LABELS:
         console().print("right label ↓, taken for →")
         matrix = [(label, *row) for label, row in zip(confusion.labels, confusion.counts, strict=True)]
         print_table("", ("", *confusion.labels), matrix, folds=0)

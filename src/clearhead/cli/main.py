@@ -1,6 +1,6 @@
-"""The `clearhead` command: collects the verbs and turns every mistake into one sentence.
+"""The `clearhead` command: registers the verbs and turns every error into one sentence.
 
-Exit codes: 0 done, 1 a failure of ours, 2 a mistake of the user's.
+Exit codes: 0 success, 1 a bug in Clearhead, 2 a mistake of the user's, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ from clearhead.cli import (
 )
 from clearhead.errors import ClearheadError
 
-STOPPED = 130  # what Ctrl-C exits with
+INTERRUPTED = 130  # exit code after Ctrl-C
 
 app = typer.Typer(
     name="clearhead",
-    help="Train, run, serve and look inside every transformer of the lectures.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -69,8 +68,8 @@ app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         typer.echo(f"clearhead {__version__}")
         raise typer.Exit
 
@@ -78,17 +77,18 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
 ) -> None:
-    """Train, run, serve and look inside every transformer of the lectures."""
+    """Train, run, serve and look inside transformers, on your own data."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit with its code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them reads about every package there is
+    # Searching for plugins would read the metadata of every installed package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     sys.exit(_run([word for word in arguments if word != "--debug"], debug="--debug" in arguments))
 
 
@@ -96,27 +96,27 @@ def _run(arguments: list[str], debug: bool) -> int:
     try:
         code = app(args=arguments, prog_name="clearhead", standalone_mode=False)
         sys.stdout.flush()
-        return _fail("stopped", arguments, code, debug=False) if code == STOPPED else int(code or 0)
+        return _fail("stopped", arguments, code, debug=False) if code == INTERRUPTED else int(code or 0)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("stopped", arguments, STOPPED, debug=False)
-    except BrokenPipeError:  # the reader, `head` for one, has seen enough
+        return _fail("stopped", arguments, INTERRUPTED, debug=False)
+    except BrokenPipeError:  # the reader of the pipe, for example `head`, has closed it
         sys.stdout = None
         return 0
-    except ClearheadError as mistake:
-        return _fail(str(mistake), arguments, code=2, debug=debug)
-    except typer.TyperException as mistake:  # an unknown option, a missing argument
-        return _fail(_usage(mistake), arguments, code=2, debug=debug)
-    except Exception as problem:
-        sentence = f"unexpected {type(problem).__name__}: {problem}"
+    except ClearheadError as error:
+        return _fail(str(error), arguments, code=2, debug=debug)
+    except typer.TyperException as error:  # an unknown option, a missing argument
+        return _fail(_usage(error), arguments, code=2, debug=debug)
+    except Exception as error:
+        sentence = f"unexpected {type(error).__name__}: {error}"
         return _fail(sentence + ("" if debug else " (--debug shows where)"), arguments, code=1, debug=debug)
 
 
-def _usage(problem: typer.TyperException) -> str:
-    """Typer's sentence, with the way to more."""
-    context = getattr(problem, "ctx", None)
+def _usage(error: typer.TyperException) -> str:
+    """Typer's message as a sentence that points to --help."""
+    context = getattr(error, "ctx", None)
     command = context.command_path if context else "clearhead"
-    sentence = problem.format_message().rstrip(".")
-    if not sentence:  # no verb given: Typer has printed the help
+    sentence = error.format_message().rstrip(".")
+    if not sentence:  # no verb was given: Typer has printed the help
         return ""
     return f"{sentence[0].lower()}{sentence[1:]}; see {command} --help"
 

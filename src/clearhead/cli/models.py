@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="Show the card of this model or run directory.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A model's name or a run directory, to show its card.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the models that come with the package, or show the card of one."""
+    """List the models that come with Clearhead, or show one card."""
     if name is None:
         _list(as_json)
     else:
@@ -51,7 +51,7 @@ def _show(name: str, as_json: bool) -> None:
 
 
 def _print(model: Description, width: int) -> None:
-    """A line of figures, then what it is and whom to credit."""
+    """Print the figures on one line, then title, data and licence."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -62,7 +62,7 @@ def _print(model: Description, width: int) -> None:
 
 
 def _figures(model: Description) -> Iterator[str]:
-    """The first score is the one that people report; the card has them all."""
+    """Parameters, size, and the first score, which is the one usually reported; the card has them all."""
     if model.parameters is not None:
         yield f"{model.parameters:,} parameters"
     yield f"{model.size / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
-"""How verbs speak: tables for people, one JSON document with `--json`, progress only on a terminal."""
+"""Printing: tables for people, one JSON document with `--json`, progress only on a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import DataError
+from clearhead.files import write_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,25 +23,28 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output, non-ASCII text kept readable."""
-    sys.stdout.write(indented(value) + "\n")
+    """Print a JSON document on standard output, non-ASCII text unescaped."""
+    sys.stdout.write(format_json(value) + "\n")
 
 
-def indented(value: Any, before: str = "") -> str:
-    """JSON for people: one line for each thing, but a row of numbers or words is a single one."""
-    inside = before + "  "
+def format_json(value: Any, indent: str = "") -> str:
+    """Indented JSON in which a list of numbers or strings stays on one line, so that matrices are readable."""
+    inner = indent + "  "
     if isinstance(value, dict) and value:
-        parts = [f"{json.dumps(str(key), ensure_ascii=False)}: {indented(each, inside)}" for key, each in value.items()]
+        brackets = "{}"
+        parts = [
+            f"{json.dumps(str(key), ensure_ascii=False)}: {format_json(each, inner)}" for key, each in value.items()
+        ]
     elif isinstance(value, list | tuple) and any(isinstance(each, dict | list | tuple) for each in value):
-        parts = [indented(each, inside) for each in value]
+        brackets = "[]"
+        parts = [format_json(each, inner) for each in value]
     else:
         return json.dumps(value, ensure_ascii=False)
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    return f"{opening}\n{inside}" + f",\n{inside}".join(parts) + f"\n{before}{closing}"
+    return f"{brackets[0]}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{brackets[1]}"
 
 
-def read_lines() -> Iterator[str]:
-    """The lines of standard input as they come, without their ends; what is not UTF-8 is refused by its number."""
+def stdin_lines() -> Iterator[str]:
+    """The lines of standard input as they arrive, without line ends."""
     for number, line in enumerate(sys.stdin.buffer, start=1):
         try:
             yield line.decode("utf-8").rstrip("\r\n")
@@ -48,22 +52,22 @@ def read_lines() -> Iterator[str]:
             raise DataError("is not UTF-8 text", path="standard input", line=number) from None
 
 
-def notes(most: int = 5) -> Callable[[str], None]:
-    """What the user should know, on standard error; a million lines do not make a million notes."""
-    said = count(1)
+def notes(limit: int = 5) -> Callable[[str], None]:
+    """A function that prints notes on standard error, at most `limit` of them: input may have millions of lines."""
+    numbers = count(1)
 
     def note(sentence: str) -> None:
-        if (number := next(said)) <= most:
+        if (number := next(numbers)) <= limit:
             sys.stderr.write(f"clearhead: {sentence}\n")
-        elif number == most + 1:
-            sys.stderr.write("clearhead: and more of this kind\n")
+        elif number == limit + 1:
+            sys.stderr.write("clearhead: further notes are not shown\n")
 
     return note
 
 
 @contextmanager
-def counting(what: str, shown: bool) -> Iterator[Callable[[], None]]:
-    """Call it for each thing that is done; on a terminal it shows how many there are and how fast they come."""
+def progress_counter(what: str, shown: bool) -> Iterator[Callable[[], None]]:
+    """A function to call once per item; if output is redirected and standard error is a terminal, it shows a count."""
     if not (shown and sys.stderr.isatty() and not sys.stdout.isatty()):
         yield lambda: None
         return
@@ -73,38 +77,36 @@ def counting(what: str, shown: bool) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=console(stderr=True), transient=True) as progress:
         bar = progress.add_task(f"0 {what}", total=None)
 
-        def one_more() -> None:
+        def advance() -> None:
             progress.advance(bar)
             task = progress.tasks[bar]
-            progress.update(bar, description=f"{task.completed:,.0f} {what}, {task.speed or 0:,.0f} a second")
+            progress.update(bar, description=f"{task.completed:,.0f} {what}, {task.speed or 0:,.0f} per second")
 
-        yield one_more
+        yield advance
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], folds: int = -1) -> None:
-    """A table that fits the terminal: one column, the last unless said, folds where there is no room."""
+    """Print a table that fits the terminal; the column number `folds`, by default the last, wraps if it must."""
     from rich import box
     from rich.table import Table
 
     table = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
-    for place, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=place != folds % len(columns))
+    for index, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=index != folds % len(columns))
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
     console().print(table)
 
 
 def console(stderr: bool = False, record: bool = False) -> Console:
-    """A Rich console that never guesses markup in the user's text; a recording one is 80 wide."""
+    """A Rich console without markup, so that the user's text is printed as it is; a recording one is 80 wide."""
     from rich.console import Console
 
     return Console(markup=False, highlight=False, stderr=stderr, record=record, width=80 if record else None)
 
 
 def save_svg(recorded: Console, path: Path, title: str) -> None:
-    """What a recording console printed, as a picture that needs nothing from the network."""
+    """Write what a recording console printed as an SVG that loads nothing from the network."""
     svg = re.sub(r"@font-face\s*\{.*?\}", "", recorded.export_svg(title=title), flags=re.DOTALL)
-    try:
+    with write_errors(path):
         path.write_text(svg, encoding="utf-8")
-    except OSError as problem:
-        raise ConfigError(f"cannot write {path}: {problem.strerror or problem}") from None

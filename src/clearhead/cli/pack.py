@@ -1,4 +1,4 @@
-"""`clearhead pack RUN --out DIR`: a finished run made small, to be sent or deployed."""
+"""`clearhead pack RUN --out DIR`: a small copy of a finished run, to send or deploy."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from clearhead.cli.output import Json, console, print_json, print_table
 
 def pack(
     run: ModelPath,
-    out: Annotated[Path, typer.Option(help="A new directory.")],
-    half: Annotated[bool, typer.Option("--half", help="Weights in float16: half as large.")] = False,
+    out: Annotated[Path, typer.Option(help="Directory to create.")],
+    half: Annotated[bool, typer.Option("--half", help="Store the weights in float16, half as large.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy what is needed to use a finished run, without its checkpoints."""
+    """Copy a finished run without what only training needs."""
     from clearhead.run import find
     from clearhead.train.pack import pack as pack_run
 

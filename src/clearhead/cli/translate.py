@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clearhead.cli.options import Beams, Engine, Int8, MinP, ModelPath, NoRepeat, Penalty, Seed, TopK, TopP, is_typed
-from clearhead.cli.output import Json, counting, notes, print_json, read_lines
+from clearhead.cli.output import Json, notes, print_json, progress_counter, stdin_lines
 
 if TYPE_CHECKING:
     from clearhead import Candidate
@@ -62,14 +62,14 @@ def translate(
         seed=seed,
         scored=as_json,
     )
-    sources = [text] if text is not None else read_lines()
+    sources = [text] if text is not None else stdin_lines()
     if as_json:
         given = list(sources)
         found = loaded.stream_candidates(given, settings, notes())
         print_json([_record(*each) for each in zip(given, found, strict=True)])
         return
     window = {"max_window": 1} if is_typed(text) else {}
-    with counting("lines", shown=text is None) as count:
+    with progress_counter("lines", shown=text is None) as count:
         for candidates in loaded.stream_candidates(sources, settings, notes(), **window):
             for each in candidates:
                 sys.stdout.write(f"{each.text}\n" if n_best == 1 else f"{each.score:.4f}\t{each.text}\n")

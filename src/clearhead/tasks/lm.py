@@ -23,11 +23,11 @@ from clearhead.models.lm import LanguageModel as LanguageModelNetwork
 from clearhead.models.rnn_lm import RnnLanguageModel
 from clearhead.nn import MultiHeadAttention
 from clearhead.run import Sizes
-from clearhead.tasks.base.losses import IGNORED, token_loss
+from clearhead.tasks.base.losses import IGNORE_INDEX, token_loss
 from clearhead.tasks.base.metrics import Score, bits_per_character, perplexity
 from clearhead.tasks.base.predictor import GeneratingPredictor
 from clearhead.tasks.base.running_text import RunningTextTask, WindowModel
-from clearhead.tasks.base.scheduled_sampling import mix_targets
+from clearhead.tasks.base.scheduled_sampling import replace_with_predictions
 from clearhead.tasks.base.task import Batch, Evaluation, device_of
 
 SAMPLE = 120  # tokens generated at each evaluation
@@ -65,12 +65,12 @@ class Lm(RunningTextTask[TextModel]):
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """Every token from those before it, all at once."""
-        return token_loss(model(batch["ids"]), batch["targets"], pad=IGNORED, smoothing=smoothing)
+        return token_loss(model(batch["ids"]), batch["targets"], pad=IGNORE_INDEX, smoothing=smoothing)
 
     def scheduled_sampling(self, model: Any, batch: Batch, share: float) -> Batch:
         with torch.no_grad():
             predicted = model(batch["ids"]).argmax(-1)
-        return {**batch, "ids": mix_targets(batch["ids"], predicted, share, pad=IGNORED)}
+        return {**batch, "ids": replace_with_predictions(batch["ids"], predicted, share, pad=IGNORE_INDEX)}
 
     def evaluate(self, model: Any, device: torch.device) -> Evaluation:
         """The loss, as perplexity of a token and as bits per character."""

@@ -16,7 +16,7 @@ from clearhead.look.attention_log import MAX_TOKENS
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.lm import MaskedLanguageModel as MaskedLanguageModelNetwork
 from clearhead.run import Sizes
-from clearhead.tasks.base.losses import IGNORED, mask_tokens, token_loss
+from clearhead.tasks.base.losses import IGNORE_INDEX, mask_tokens, token_loss
 from clearhead.tasks.base.metrics import perplexity
 from clearhead.tasks.base.predictor import Predictor
 from clearhead.tasks.base.running_text import RunningTextTask, WindowModel
@@ -59,8 +59,8 @@ class MaskedLm(RunningTextTask[MaskedTextModel]):
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """The hidden tokens only."""
         targets = batch["targets"]
-        hidden = targets != IGNORED
-        return token_loss(model(batch["ids"], hidden), targets[hidden], pad=IGNORED, smoothing=smoothing)
+        hidden = targets != IGNORE_INDEX
+        return token_loss(model(batch["ids"], hidden), targets[hidden], pad=IGNORE_INDEX, smoothing=smoothing)
 
     def evaluate(self, model: Any, device: torch.device) -> Evaluation:
         found = super().evaluate(model, device)

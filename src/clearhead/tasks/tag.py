@@ -21,7 +21,7 @@ from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Tagger as TaggerNetwork
 from clearhead.run import Sizes
 from clearhead.tasks.base.labels import TextLabelTask, numbered, padded_batches
-from clearhead.tasks.base.losses import IGNORED, token_loss
+from clearhead.tasks.base.losses import IGNORE_INDEX, token_loss
 from clearhead.tasks.base.predictor import BATCH, Predictor
 from clearhead.tasks.base.task import Batch, device_of
 
@@ -62,15 +62,15 @@ class Tag(TextLabelTask[TagModel, Tagged]):
         """ids (B, T) and tags (B, T)."""
         return {
             "ids": torch.from_numpy(pad([ids[i] for i in indices], self.tokenizer.pad)),
-            "tags": torch.from_numpy(pad([labels[i] for i in indices], IGNORED)),
+            "tags": torch.from_numpy(pad([labels[i] for i in indices], IGNORE_INDEX)),
         }
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        return token_loss(model(batch["ids"]), batch["tags"], pad=IGNORED, smoothing=smoothing)
+        return token_loss(model(batch["ids"]), batch["tags"], pad=IGNORE_INDEX, smoothing=smoothing)
 
     def predicted_and_right(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.validation():
-            best, real = model(batch["ids"].to(device_of(model))).argmax(-1).cpu(), batch["tags"] != IGNORED
+            best, real = model(batch["ids"].to(device_of(model))).argmax(-1).cpu(), batch["tags"] != IGNORE_INDEX
             yield best[real], batch["tags"][real]
 
 

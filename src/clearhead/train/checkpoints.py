@@ -1,8 +1,11 @@
-"""Checkpoints: where an interrupted run goes on, bit for bit.
+"""Checkpoints, from which an interrupted run resumes bit for bit.
 
-Each is a folder `step-00000500` with tensors and a `state.json` that lists every other file with its checksum. It is
-written under another name, synced and renamed, so it is there whole or not at all; and whoever damages one later is
-found out, and the one before it is used.
+    RUN/checkpoints/step-00000500/
+        weights.safetensors, optimizer.safetensors, average.safetensors
+        state.json      version, step, the checksum of every file above, and the rest of the state
+
+A checkpoint is written under a temporary name, synced and renamed: it is complete or not there at all. Checksums detect
+later damage; the previous checkpoint is used instead.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The tensors, by group (weights, optimizer, average), and everything else that must come back."""
+    """Tensors by group (weights, optimizer, average), and the rest of the training state as JSON values."""
 
     step: int
     tensors: Mapping[str, Mapping[str, Tensor]]
@@ -33,18 +36,19 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write a checkpoint, then remove all but the newest `keep`."""
+    """Write a checkpoint, then delete all but the newest `keep`."""
     final = folder / f"step-{checkpoint.step:08d}"
     temporary = folder / f".{final.name}.part"
     with write_errors(folder):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        for group, tensors in _filled(checkpoint.tensors).items():
-            write_tensors(temporary / f"{group}.safetensors", tensors)
-        sums = {path.name: _checksum(path) for path in sorted(temporary.iterdir())}
-        document = {"version": VERSION, "step": checkpoint.step, "files": sums, "state": checkpoint.state}
+        for group, tensors in checkpoint.tensors.items():
+            if tensors:  # safetensors has no empty files
+                write_tensors(temporary / f"{group}.safetensors", tensors)
+        checksums = {path.name: _checksum(path) for path in sorted(temporary.iterdir())}
+        document = {"version": VERSION, "step": checkpoint.step, "files": checksums, "state": checkpoint.state}
         write_text(temporary / "state.json", json.dumps(document, indent=1))
-        shutil.rmtree(final, ignore_errors=True)  # a damaged one of the same step
+        shutil.rmtree(final, ignore_errors=True)  # a damaged checkpoint of the same step
         temporary.replace(final)
         sync(folder)
         for old in saved(folder)[keep:]:
@@ -53,40 +57,35 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
 
 
 def saved(folder: Path) -> list[Path]:
-    """All checkpoints, the newest first, whole or not."""
+    """All checkpoint folders, newest first, damaged ones included."""
     return sorted(folder.glob("step-*"), reverse=True)
 
 
 def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest whole checkpoint, and a sentence for each damaged one that was passed over."""
+    """The newest undamaged checkpoint, and a sentence for each damaged one that was skipped."""
     damaged: list[str] = []
     for path in saved(folder):
         try:
             return load(path), damaged
-        except RunError as problem:
-            damaged.append(f"{problem}; passed over")
+        except RunError as error:
+            damaged.append(f"{error}; skipped")
     return None, damaged
 
 
 def load(path: Path) -> Checkpoint:
-    """Read one checkpoint, comparing every checksum."""
+    """Read one checkpoint and verify every checksum."""
     try:
         document = json.loads((path / "state.json").read_text(encoding="utf-8"))
-        version, step, sums, state = (document[key] for key in ("version", "step", "files", "state"))
+        version, step, checksums, state = (document[key] for key in ("version", "step", "files", "state"))
     except (OSError, ValueError, KeyError, TypeError):
-        raise RunError(f"checkpoint {path} is damaged: state.json is missing or not whole") from None
+        raise RunError(f"checkpoint {path} is damaged: state.json is missing or incomplete") from None
     if version != VERSION:
         raise RunError(f"checkpoint {path} was written by another version ({version}; this one reads {VERSION})")
-    for name, sum_ in sums.items():
-        if not (path / name).is_file() or _checksum(path / name) != sum_:
+    for name, checksum in checksums.items():
+        if not (path / name).is_file() or _checksum(path / name) != checksum:
             raise RunError(f"checkpoint {path} is damaged: {name} is missing or changed")
-    tensors = {name.removesuffix(".safetensors"): read_tensors(path / name)[0] for name in sums}
+    tensors = {name.removesuffix(".safetensors"): read_tensors(path / name)[0] for name in checksums}
     return Checkpoint(step, tensors, state)
-
-
-def _filled(groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Mapping[str, Tensor]]:
-    """The groups that hold anything: the format has no empty files."""
-    return {group: tensors for group, tensors in groups.items() if tensors}
 
 
 def _checksum(path: Path) -> str:

@@ -1,55 +1,51 @@
-"""Finished runs of one task side by side: a table of numbers, and a figure of how each got there."""
+"""Finished runs of one task side by side: a table of numbers, and a figure of their losses and scores."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.errors import ConfigError, RunError
-from clearhead.files import write_errors
+from clearhead.files import read_lines
 from clearhead.run import Run
 from clearhead.tasks import run_config
-from clearhead.tasks.base.network import load_network
+from clearhead.tasks.base.network import load_network, parameter_count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-KINDS = (".svg", ".png", ".pdf")
-# Okabe and Ito's colours, which stay apart for colour-blind eyes; yellow, too faint on white, is left out.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+FORMATS = (".svg", ".png", ".pdf")
 LOWER_IS_BETTER = ("perplexity", "bits per character")
 NOT_SCORES = ("step", "part", "loss", "sample")
 
 
 @dataclass(frozen=True)
 class Point:
-    """A loss, when it was measured."""
+    """A loss, and when it was measured."""
 
     step: int
-    minutes: float | None  # of training; none where the run has kept no times
+    minutes: float | None  # of training; None if the run has no times.jsonl
     loss: float
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a run has left to compare."""
+    """What a finished run has to compare."""
 
     name: str
     task: str
     parameters: int
-    smoothing: float  # of the labels, which raises the training loss
+    smoothing: float  # label smoothing, which raises the training loss
     train: tuple[Point, ...]
     validation: tuple[Point, ...]
     scores: dict[str, float]
 
     @property
     def last(self) -> Point:
-        """The last evaluation: that of the model as it is."""
+        """The last evaluation, that of the saved weights."""
         return self.validation[-1]
 
     def document(self) -> dict[str, Any]:
@@ -66,7 +62,7 @@ class Record:
 
 
 def compare(paths: Sequence[str | Path]) -> list[Record]:
-    """Read the runs; they must be of one task."""
+    """The records of finished runs, which must be of one task."""
     names = [Path(path).name for path in paths]
     unique = len(set(names)) == len(names)
     records = [read_record(Path(path), name if unique else str(path)) for path, name in zip(paths, names, strict=True)]
@@ -81,28 +77,28 @@ def compare(paths: Sequence[str | Path]) -> list[Record]:
 
 
 def score_names(records: Sequence[Record]) -> list[str]:
-    """All scores that any of the runs has, in order."""
+    """The names of all scores that any of the runs has, in order."""
     return list(dict.fromkeys(name for record in records for name in record.scores))
 
 
 def read_record(path: Path, name: str) -> Record:
-    """What a finished run has left."""
+    """Read the record of a finished run."""
     run = Run.open(path)
     config = run_config(run)
     network, _ = load_network(run, config)
-    lines = list(_lines(path / "metrics.jsonl"))
-    measured = [line for line in lines if line["part"] == "validation"]
-    if not measured:
+    lines = list(read_lines(path / "metrics.jsonl"))
+    evaluations = [line for line in lines if line["part"] == "validation"]
+    if not evaluations:
         raise RunError(f"{path} has no evaluation in its metrics.jsonl")
-    seconds = {line["step"]: line["seconds"] for line in _lines(path / "times.jsonl")}
+    seconds = {line["step"]: line["seconds"] for line in read_lines(path / "times.jsonl")}
     return Record(
         name=name,
         task=config.task,
-        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        parameters=parameter_count(network),
         smoothing=config.train.label_smoothing,
         train=_points([line for line in lines if line["part"] == "train"], seconds),
-        validation=_points(measured, seconds),
-        scores={key: value for key, value in measured[-1].items() if key not in NOT_SCORES},
+        validation=_points(evaluations, seconds),
+        scores={key: value for key, value in evaluations[-1].items() if key not in NOT_SCORES},
     )
 
 
@@ -113,97 +109,76 @@ def _points(lines: Sequence[dict[str, Any]], seconds: dict[int, float]) -> tuple
     return tuple(Point(line["step"], minutes(line["step"]), line["loss"]) for line in lines)
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a file that may not be there; one that a kill has torn is passed over."""
-    if not path.is_file():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            continue
-
-
 # --- the figure ---
 
 
 def check_figure(path: Path) -> None:
-    """Refuse a place or a kind of file before any work is done."""
-    if path.suffix.lower() not in KINDS:
-        raise ConfigError(f"cannot write {path}: a figure ends in {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    """Refuse a file format or folder that cannot be written, before any work is done."""
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"cannot write {path}: a figure ends in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
     if not path.parent.is_dir():
         raise ConfigError(f"cannot write {path}: there is no folder {path.parent}")
 
 
 def save_figure(records: Sequence[Record], path: Path) -> None:
-    """Write the figure as SVG, PNG or PDF; text stays text, and the same runs give the same file."""
-    from matplotlib import rc_context
+    """Draw losses against steps and against time, and bars of the main score, on the size of a slide."""
+    from clearhead.look.figures.sheet import COLOURS, Figure, sheet
 
     check_figure(path)
-    settings: dict[Any, Any] = {
-        "font.size": 15,
-        "svg.fonttype": "none",
-        "pdf.fonttype": 42,
-        "svg.hashsalt": "clearhead",
-    }
-    undated: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with rc_context(settings), write_errors(path):
-        figure = draw(records)
-        figure.savefig(path, dpi=150, metadata=undated.get(path.suffix.lower()))
-
-
-def draw(records: Sequence[Record]) -> Figure:
-    """Losses against steps and against time, and bars of the main score, on the size of a slide."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13.33, 6), layout="constrained")
-    steps, time, bars = figure.subplots(1, 3, width_ratios=(5, 5, 4))
-    _draw_losses(steps, records, "steps")
-    _draw_losses(time, records, "minutes")
-    _draw_scores(bars, records)
-    steps.set_ylabel("loss (nats)")
-    steps.sharey(time)
-    _draw_legend(figure, records)
-    return figure
-
-
-def _draw_losses(axes: Axes, records: Sequence[Record], against: str) -> None:
-    """A pale line for training, a strong one with dots for validation."""
-    unit = _time_unit(records) if against == "minutes" else ("steps", 1.0)
-
-    def places(points: Sequence[Point]) -> list[float]:
-        times = [math.nan if point.minutes is None else point.minutes * unit[1] for point in points]
-        return [point.step for point in points] if against == "steps" else times  # nothing is drawn at nan
-
-    for number, record in enumerate(records):
-        colour = COLOURS[number % len(COLOURS)]
-        training, validation = ([point.loss for point in part] for part in (record.train, record.validation))
-        axes.plot(places(record.train), _smooth(training), color=colour, alpha=0.45, lw=1.5)
-        axes.plot(places(record.validation), validation, color=colour, lw=2.5, marker="o", ms=6)
-    axes.set_xlabel(unit[0] if against == "steps" else f"{unit[0]} of training")
-    _tidy(axes)
+    colours = [COLOURS[number % len(COLOURS)] for number in range(len(records))]
+    with sheet(width=13.33, height=6) as page:
+        steps, time, bars = page.subplots(1, 3, width_ratios=(5, 5, 4))
+        _draw_losses(steps, records, colours)
+        _draw_losses(time, records, colours, _time_unit(records))
+        _draw_scores(bars, records, colours)
+        for axes in (steps, time, bars):
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.grid(alpha=0.25)
+            axes.set_axisbelow(True)
+        steps.set_ylabel("loss (nats)")
+        steps.sharey(time)
+        keys = _legend(records, colours)
+        page.legend(handles=keys, loc="outside upper center", ncols=min(len(keys), 4), frameon=False)
+    Figure(page).save(path, dpi=150)
 
 
 def _time_unit(records: Sequence[Record]) -> tuple[str, float]:
-    """Minutes, or what is read more easily, and how many of it a minute has."""
+    """A readable unit of time, and how many of it a minute has."""
     longest = max((record.last.minutes or 0) for record in records)
     return ("seconds", 60.0) if longest < 2 else ("hours", 1 / 60) if longest > 180 else ("minutes", 1.0)
 
 
+def _draw_losses(
+    axes: Axes, records: Sequence[Record], colours: Sequence[str], time_unit: tuple[str, float] | None = None
+) -> None:
+    """A pale line for training, a strong one with dots for validation; against steps if no unit of time is given."""
+
+    def x(points: Sequence[Point]) -> list[float]:
+        if time_unit is None:
+            return [point.step for point in points]
+        return [math.nan if point.minutes is None else point.minutes * time_unit[1] for point in points]
+
+    for record, colour in zip(records, colours, strict=True):
+        training, validation = ([point.loss for point in part] for part in (record.train, record.validation))
+        axes.plot(x(record.train), _smooth(training), color=colour, alpha=0.45, lw=1.5)
+        axes.plot(x(record.validation), validation, color=colour, lw=2.5, marker="o", ms=6)
+    axes.set_xlabel("steps" if time_unit is None else f"{time_unit[0]} of training")
+
+
 def _smooth(losses: Sequence[float]) -> list[float]:
-    """The mean of each loss with some on both sides, the more the longer the run: single batches jump about."""
-    some = len(losses) // 40
-    return [sum(part) / len(part) for part in (losses[max(0, i - some) : i + some + 1] for i in range(len(losses)))]
+    """Centred moving average over 1/20 of the run: the losses of single batches are noisy."""
+    half = len(losses) // 40
+    windows = (losses[max(0, i - half) : i + half + 1] for i in range(len(losses)))
+    return [sum(window) / len(window) for window in windows]
 
 
-def _draw_scores(axes: Axes, records: Sequence[Record]) -> None:
-    """The first score of the task, a bar for each run under its name; lying, so that long names fit."""
+def _draw_scores(axes: Axes, records: Sequence[Record], colours: Sequence[str]) -> None:
+    """Horizontal bars of the task's first score, each under the name of its run, so that long names fit."""
     names = score_names(records)
     name = names[0] if names else "validation loss"
     values = [record.scores.get(name, math.nan) if names else record.last.loss for record in records]
-    drawn = [value if math.isfinite(value) else 0.0 for value in values]
-    colours = [COLOURS[number % len(COLOURS)] for number in range(len(records))]
-    bars = axes.barh(range(len(records)), drawn, color=colours, height=0.4)
+    lengths = [value if math.isfinite(value) else 0.0 for value in values]
+    bars = axes.barh(range(len(records)), lengths, color=list(colours), height=0.4)
     for number, record in enumerate(records):
         axes.text(0, number - 0.25, f" {record.name}", va="bottom", clip_on=False)
     axes.bar_label(bars, labels=[f"{value:.4g}" for value in values], padding=4)
@@ -211,24 +186,15 @@ def _draw_scores(axes: Axes, records: Sequence[Record]) -> None:
     axes.set(yticks=[], ylim=(len(records) - 0.6 + room, -0.7 - room))
     axes.margins(x=0.35)
     axes.set_xlabel(f"{name} (lower is better)" if not names or name in LOWER_IS_BETTER else name)
-    _tidy(axes)
 
 
-def _draw_legend(figure: Figure, records: Sequence[Record]) -> None:
+def _legend(records: Sequence[Record], colours: Sequence[str]) -> list[Any]:
     from matplotlib.lines import Line2D
 
     smoothed = any(record.smoothing for record in records)
-    keys = [
-        Line2D([], [], color=COLOURS[number % len(COLOURS)], lw=6, label=record.name)
-        for number, record in enumerate(records)
-    ]
     training = "training, with label smoothing" if smoothed else "training"
-    keys.append(Line2D([], [], color="0.35", alpha=0.45, lw=1.5, label=training))
-    keys.append(Line2D([], [], color="0.35", lw=2.5, marker="o", ms=6, label="validation"))
-    figure.legend(handles=keys, loc="outside upper center", ncols=min(len(keys), 4), frameon=False)
-
-
-def _tidy(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-    axes.set_axisbelow(True)
+    return [
+        *(Line2D([], [], color=c, lw=6, label=record.name) for record, c in zip(records, colours, strict=True)),
+        Line2D([], [], color="0.35", alpha=0.45, lw=1.5, label=training),
+        Line2D([], [], color="0.35", lw=2.5, marker="o", ms=6, label="validation"),
+    ]

@@ -1,4 +1,4 @@
-"""Where and how it computes: device, precision, compilation, seeds."""
+"""Device, precision, compilation and seeds of a training run."""
 
 from __future__ import annotations
 
@@ -18,72 +18,72 @@ from clearhead.errors import ConfigError
 
 @dataclass(frozen=True)
 class Device:
-    """A place to compute, and the choices that go with it."""
+    """A torch device, and how to compute on it."""
 
-    place: torch.device
-    half: bool  # bfloat16 for the products
+    torch_device: torch.device
+    bfloat16: bool  # autocast matrix products
     compiled: bool
 
     @classmethod
-    def choose(cls, config: TrainConfig, note: Callable[[str], None], number: int | None = None) -> Device:
-        """What the settings ask for, as far as this machine has it; what it lacks is said and done without.
+    def choose(cls, config: TrainConfig, note: Callable[[str], None], index: int | None = None) -> Device:
+        """The device of the config; `note` is called with a sentence for what this machine cannot do.
 
-        Of several graphics cards a process takes the one with its own number.
+        With several GPUs a process uses the one of its `index`. Also sets torch's deterministic algorithms.
         """
-        place = torch.device(place_name(config.device))
-        if place.type == "cuda" and number is not None:
-            place = torch.device("cuda", number)
-            torch.cuda.set_device(place)
-        native = place.type == "cuda" and torch.cuda.is_bf16_supported()
+        device = torch.device(resolve_device(config.device))
+        if device.type == "cuda" and index is not None:
+            device = torch.device("cuda", index)
+            torch.cuda.set_device(device)
+        native = device.type == "cuda" and torch.cuda.is_bf16_supported()
         if config.precision == "bfloat16" and not native:
-            note(f"this {place.type} has no fast bfloat16: going on in float32")
-        compiled = config.compile == "yes" or (config.compile == "auto" and place.type == "cuda")
+            note(f"{device.type} has no fast bfloat16 here: training in float32")
+        compiled = config.compile == "yes" or (config.compile == "auto" and device.type == "cuda")
         torch.use_deterministic_algorithms(config.deterministic, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # slow, and unread
+        # Slow, and nothing reads uninitialised memory.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         keep_freed_memory()
-        return cls(place, half=native and config.precision != "float32", compiled=compiled)
+        return cls(device, bfloat16=native and config.precision != "float32", compiled=compiled)
 
     def prepare(self, model: nn.Module) -> nn.Module:
-        """The model to call while training; its weights are those of `model`."""
+        """The model to call while training, compiled if chosen; it shares the weights of `model`."""
         return torch.compile(model) if self.compiled else model  # type: ignore[return-value]
 
-    def precision(self) -> AbstractContextManager[Any]:
-        """The context in which losses are computed."""
-        return torch.autocast(self.place.type, torch.bfloat16) if self.half else nullcontext()
+    def autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(self.torch_device.type, torch.bfloat16) if self.bfloat16 else nullcontext()
 
     def seed(self, seed: int, step: int, rank: int = 0) -> None:
-        """Everything random from here on follows from these three."""
+        """Seed torch with a number that depends on all three."""
         number = (seed * 1_000_003 + step) * 4099 + rank
         torch.default_generator.manual_seed(number % 2**63)
-        if self.place.type == "cuda":
+        if self.torch_device.type == "cuda":
             torch.cuda.manual_seed(number % 2**63)
-        elif self.place.type == "mps":
+        elif self.torch_device.type == "mps":
             torch.mps.manual_seed(number % 2**63)
 
 
-def place_name(wanted: str) -> str:
-    """`auto` is the fastest there is."""
-    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if wanted == "auto":
-        return next(name for name, there in here.items() if there)
-    if not here[wanted]:
-        raise ConfigError(f"train.device={wanted}: this machine has none; choose auto or cpu")
-    return wanted
+def resolve_device(name: str) -> str:
+    """cuda, mps or cpu; `auto` is the fastest available."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return next(each for each, here in available.items() if here)
+    if not available[name]:
+        raise ConfigError(f"train.device={name}: not available on this machine; choose auto or cpu")
+    return name
 
 
-# Names of glibc's settings in malloc.h, and the largest values that it takes.
+# glibc's names in malloc.h, and the largest values that it accepts.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _NEVER, _LARGEST = 2**31 - 1, 2**25
 
 
 def keep_freed_memory() -> None:
-    """A step frees what the next one needs again: on Linux, let the C library keep it.
+    """On Linux, let the C library keep freed memory instead of returning it to the operating system.
 
-    It would hand it back and fetch it anew page by page, tens of thousands of them in a step of a small GPT.
+    A training step frees what the next one allocates again: for a small GPT, tens of thousands of page faults per step.
     """
     if sys.platform != "linux":
         return
     tune = getattr(ctypes.CDLL(None), "mallopt", None)
-    if tune is not None:  # not in every C library
+    if tune is not None:  # glibc only
         tune(_MMAP_THRESHOLD, _LARGEST)
         tune(_TRIM_THRESHOLD, _NEVER)

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from clearhead.config import AnyConfig
 from clearhead.run import Run
-from clearhead.train.loop import Listener, Step, Trainer
-from clearhead.train.optimizers import optimizer_tensors
+from clearhead.train.loop import Callbacks, Step, Trainer
+from clearhead.train.optimizers import optimizer_state
 from clearhead.train.start import make_trainer
 
 TIMED = 5  # most steps that are timed, after a first one that is not
@@ -43,8 +43,8 @@ def estimate(config: AnyConfig, note: Callable[[str], None] = lambda _text: None
     """Make a few steps in a folder that goes away."""
     steps: list[Step] = []
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        listener = Listener(on_step=lambda step, _: steps.append(step), on_note=note)
-        trainer = make_trainer(Run(Path(folder)), config, listener)
+        callbacks = Callbacks(on_step=lambda step, _: steps.append(step), on_note=note)
+        trainer = make_trainer(Run(Path(folder)), config, callbacks)
         batches = trainer.cursor.forever()
         with _kept_for_backward() as kept:
             trainer.update(list(islice(batches, 1)))
@@ -84,8 +84,8 @@ def _memory(trainer: Trainer, kept: dict[int, int]) -> dict[str, int]:
     memory = {
         "weights": _bytes(weights),
         "gradients": _bytes(weight for weight in weights if weight.requires_grad),
-        "optimizer": _bytes(optimizer_tensors(trainer.optimizers).values()),
-        "average": _bytes(trainer.average.tensors().values()),
+        "optimizer": _bytes(optimizer_state(trainer.optimizers).values()),
+        "average": _bytes(trainer.ema.state_dict().values()),
         "activations": sum(size for place, size in kept.items() if place not in own),
     }
     return {name: size for name, size in memory.items() if size}

@@ -74,7 +74,7 @@ def evaluate(run: str | Path, data: str | None = None, note: Callable[[str], Non
     if data is not None:
         config = config.model_copy(update={"data": config.data.model_copy(update={"path": data})})
     # Where it was trained may not be here.
-    device = Device.choose(config.train.model_copy(update={"device": "auto"}), note).place
+    device = Device.choose(config.train.model_copy(update={"device": "auto"}), note).torch_device
     with _folder(place, data) as folder:
         workspace = Workspace(folder, place.load_tokenizer(), meta, whole=data is not None)
         task = TASKS[config.task](config, workspace)

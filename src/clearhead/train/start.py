@@ -22,36 +22,36 @@ from clearhead.text import Tokenizer
 from clearhead.train import checkpoints
 from clearhead.train.card import write_card
 from clearhead.train.device import Device
-from clearhead.train.distributed import Team
-from clearhead.train.loop import Listener, Trainer
+from clearhead.train.distributed import ProcessGroup
+from clearhead.train.loop import Callbacks, Trainer
 from clearhead.train.transfer import start_run, start_tokenizer, transfer
 
 
-def begin(config: AnyConfig, out: Path, command: str, listener: Listener | None = None) -> Evaluation:
-    """Train a new model into `out`; whoever is restarted by torchrun goes on with what is there."""
-    with Team.join(config.train) as team:
-        with _nothing_left_of(out) if team.leads else nullcontext():
-            run = team.first(lambda: _own(out, config) if team.restarted else Run.create(out, config))
-            trainer = make_trainer(run, config, listener or Listener(), team)
-            team.first(lambda: write_text(run.command, command))
-        if team.restarted:
+def run_training(config: AnyConfig, out: Path, command: str, callbacks: Callbacks | None = None) -> Evaluation:
+    """Train a new model into `out`; a process that torchrun restarts resumes what is there."""
+    with ProcessGroup.join(config.train) as group:
+        with _remove_on_failure(out) if group.is_main else nullcontext():
+            run = group.on_main(lambda: _open_or_create(out, config) if group.restarted else Run.create(out, config))
+            trainer = make_trainer(run, config, callbacks or Callbacks(), group)
+            group.on_main(lambda: write_text(run.command, command))
+        if group.restarted:
             trainer.restore()
         return _finish(run, trainer)
 
 
-def resume(path: Path, listener: Listener | None = None) -> Evaluation:
-    """Go on from the newest whole checkpoint, or from the beginning if there is none yet."""
+def resume(path: Path, callbacks: Callbacks | None = None) -> Evaluation:
+    """Resume from the newest whole checkpoint, or from the beginning if there is none yet."""
     run = Run.open(path)
     config = run_config(run)
-    with Team.join(config.train) as team:
-        trainer = make_trainer(run, config, listener or Listener(), team)
+    with ProcessGroup.join(config.train) as group:
+        trainer = make_trainer(run, config, callbacks or Callbacks(), group)
         trainer.restore()
         return _finish(run, trainer)
 
 
 @contextmanager
-def _nothing_left_of(out: Path) -> Iterator[None]:
-    """A mistake in the settings or the data leaves no folder behind that was not there before."""
+def _remove_on_failure(out: Path) -> Iterator[None]:
+    """An error in the settings or the data leaves no new folder behind."""
     new = [folder for folder in (out, *out.parents) if not folder.exists()]
     empty = out.is_dir() and not any(out.iterdir())
     try:
@@ -65,41 +65,41 @@ def _nothing_left_of(out: Path) -> Iterator[None]:
         raise
 
 
-def make_trainer(run: Run, config: AnyConfig, listener: Listener, team: Team | None = None) -> Trainer:
-    """Everything that a run needs, at step 0."""
-    team = team or Team()
-    listener = listener if team.leads else Listener()
+def make_trainer(run: Run, config: AnyConfig, callbacks: Callbacks, group: ProcessGroup | None = None) -> Trainer:
+    """The trainer of a run, at step 0."""
+    group = group or ProcessGroup()
+    callbacks = callbacks if group.is_main else Callbacks()
     trained = _trained(run, config)
-    task = team.first_then_all(lambda: _make_task(run, config, trained))
+    task = group.main_first(lambda: _make_task(run, config, trained))
     for note in task.notes:
-        listener.on_note(note)
-    device = Device.choose(config.train, listener.on_note, team.local if team.world > 1 else None)
+        callbacks.on_note(note)
+    device = Device.choose(config.train, callbacks.on_note, group.local_rank if group.world_size > 1 else None)
     torch.manual_seed(config.train.seed)
     model = build_network(config, task.meta.sizes)
     if trained is not None:
         for note in transfer(trained, model, task):
-            listener.on_note(note)
+            callbacks.on_note(note)
     if config.train.recompute:
         recompute_blocks(model)
-    return Trainer(task, model, run, config.train, device, listener, team)
+    return Trainer(task, model, run, config.train, device, callbacks, group)
 
 
-def _own(out: Path, config: AnyConfig) -> Run:
-    """The run that this very configuration has begun, or a new one."""
+def _open_or_create(out: Path, config: AnyConfig) -> Run:
+    """The run directory if this configuration began it, or a new one."""
     begun = (out / "config.yaml").is_file() and run_config(Run(out)) == config
     return Run.open(out) if begun else Run.create(out, config)
 
 
 def _trained(run: Run, config: AnyConfig) -> Run | None:
-    """The run whose weights this one begins with; where there is a checkpoint, it has begun already."""
+    """The run whose weights this one starts from; None once it has a checkpoint of its own."""
     if config.train.start_from is None or checkpoints.newest(run.checkpoints)[0] is not None:
         return None
     return start_run(config)
 
 
 def _make_task(run: Run, config: AnyConfig, trained: Run | None) -> Task[Any]:
-    """The task, with the run's tokenizer or one that the run keeps from now on."""
-    tokenizer = _settled_tokenizer(run, config, trained)
+    """The task, with the run's tokenizer or a new one that is saved in the run."""
+    tokenizer = _existing_tokenizer(run, config, trained)
     run.checkpoints.mkdir(exist_ok=True)
     task = TASKS[config.task](config, Workspace(run.checkpoints, tokenizer))
     if task.tokenizer is not None and tokenizer is None:
@@ -107,8 +107,8 @@ def _make_task(run: Run, config: AnyConfig, trained: Run | None) -> Task[Any]:
     return task
 
 
-def _settled_tokenizer(run: Run, config: AnyConfig, trained: Run | None) -> Tokenizer | None:
-    """The run's own, or that of the weights it begins with; none where it has to learn one."""
+def _existing_tokenizer(run: Run, config: AnyConfig, trained: Run | None) -> Tokenizer | None:
+    """The run's tokenizer, or that of the weights it starts from; None if one has to be trained."""
     tokenizer = run.load_tokenizer()
     if tokenizer is None and trained is not None:
         tokenizer = start_tokenizer(trained, config)
@@ -118,14 +118,14 @@ def _settled_tokenizer(run: Run, config: AnyConfig, trained: Run | None) -> Toke
 
 
 def _finish(run: Run, trainer: Trainer) -> Evaluation:
-    """Train to the end, and leave the weights and the card."""
+    """Train to the end, and write the weights and the card."""
     found = trainer.train()
-    with trainer.average.applied():
-        weights = trainer.team.whole(trainer.model.state_dict())
+    with trainer.ema.applied():
+        weights = trainer.group.gather_full(trainer.model.state_dict())
 
-    def leave() -> None:
+    def write() -> None:
         save_weights(run, trainer.task.config, weights, trainer.task.meta)
         write_card(run, trainer, found)
 
-    trainer.team.first(leave)
+    trainer.group.on_main(write)
     return found

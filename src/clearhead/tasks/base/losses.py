@@ -1,7 +1,7 @@
-"""Losses, each as a sum and a count, so that batches and processes can be combined exactly: Σ sums / Σ counts.
+"""Losses, each returned as a sum and a count, so that batches and processes combine exactly: Σ sums / Σ counts.
 
 cross entropy      -log p(target)                                  p = softmax(logits)
-label smoothing    -(1 - ε) log p(target) - ε · mean over all of log p
+label smoothing    -(1 - ε) log p(target) - ε · mean log p
 
 B batch, T tokens, V vocabulary, N = B × T, C classes
 """
@@ -16,25 +16,25 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-IGNORED = -100  # a target that is not asked for
+IGNORE_INDEX = -100  # targets with this value have no loss, as in torch
 
-_MANY = 2**24  # logits from which on memory counts: 64 MB in float32
-_AT_ONCE = 2**20  # of them are then worked on at a time
+_LARGE = 2**24  # logits above which memory matters: 64 MB in float32
+_CHUNK = 2**20  # logits that are then processed at a time
 
 
 def token_loss(logits: Tensor, targets: Tensor, pad: int, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """logits (B, T, V), targets (B, T) -> the loss summed over the real tokens, and how many these are."""
-    rows, wanted, real = logits.flatten(0, -2), targets.flatten(), targets != pad  # (N, V), (N,), (B, T)
-    if logits.numel() > _MANY:
-        lean: Tensor = _CrossEntropy.apply(rows, wanted, real.flatten(), smoothing)  # type: ignore[no-untyped-call]
-        return lean, real.sum()
-    rows = rows.to(_precise(rows.dtype))
-    loss = F.cross_entropy(rows, wanted, ignore_index=pad, label_smoothing=smoothing, reduction="sum")
+    """Cross entropy of logits (B, T, V) and targets (B, T), summed over targets that are not `pad`; their number."""
+    rows, flat, real = logits.flatten(0, -2), targets.flatten(), targets != pad  # (N, V), (N,), (B, T)
+    if logits.numel() > _LARGE:
+        chunked: Tensor = _CrossEntropy.apply(rows, flat, real.flatten(), smoothing)  # type: ignore[no-untyped-call]
+        return chunked, real.sum()
+    rows = rows.to(_at_least_float32(rows.dtype))
+    loss = F.cross_entropy(rows, flat, ignore_index=pad, label_smoothing=smoothing, reduction="sum")
     return loss, real.sum()
 
 
 def class_loss(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """logits (B, C), labels (B,) -> the loss summed over the batch, and its size."""
+    """Cross entropy of logits (B, C) and labels (B,), summed over the batch; the batch size."""
     loss = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
     return loss, labels.new_tensor(len(labels))
 
@@ -47,36 +47,36 @@ def mask_tokens(
     generator: torch.Generator | None = None,
     special_ids: Collection[int] = (),
 ) -> tuple[Tensor, Tensor]:
-    """Hide a share of the tokens, ids (B, T) -> what the model reads and what it must answer, each (B, T).
+    """Masking for a masked language model, ids (B, T) -> inputs (B, T) and targets (B, T).
 
-    Of the hidden ones 80 % become the mask, 10 % a random ordinary word, and 10 % stay, so that the model must
-    doubt every word. Special tokens are never hidden. For all that are not hidden the answer is IGNORED.
+    Of the selected share of tokens 80 % become the mask token, 10 % a random token, and 10 % stay unchanged (BERT).
+    Special tokens are never selected or drawn. Targets are IGNORE_INDEX where nothing was selected.
     """
     special = torch.tensor(sorted({*special_ids, mask_id}), device=ids.device)
     everything = torch.arange(vocab, device=ids.device)
     ordinary = everything[~torch.isin(everything, special)]
     device = ids.device if generator is None else generator.device
-    hide, how, which = torch.rand(3, *ids.shape, generator=generator, device=device).to(ids.device)  # each (B, T)
-    hidden = (hide < share) & ~torch.isin(ids, special)
-    words = ordinary[(which * len(ordinary)).long().clamp(max=len(ordinary) - 1)]
-    inputs = torch.where(hidden & (how < 0.8), mask_id, ids)
-    inputs = torch.where(hidden & (how >= 0.8) & (how < 0.9), words, inputs)
-    return inputs, ids.masked_fill(~hidden, IGNORED)
+    select, action, which = torch.rand(3, *ids.shape, generator=generator, device=device).to(ids.device)  # each (B, T)
+    selected = (select < share) & ~torch.isin(ids, special)
+    random_ids = ordinary[(which * len(ordinary)).long().clamp(max=len(ordinary) - 1)]
+    inputs = torch.where(selected & (action < 0.8), mask_id, ids)
+    inputs = torch.where(selected & (action >= 0.8) & (action < 0.9), random_ids, inputs)
+    return inputs, ids.masked_fill(~selected, IGNORE_INDEX)
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Cross entropy that keeps nothing but the logits it was given: probabilities are made anew in the backward pass.
+    """Cross entropy in chunks of rows that saves only the logits: the backward pass recomputes the probabilities.
 
-    On top of the logits and their gradient it needs a few megabytes; torch's needs two more tables of that size,
-    which for 4,096 tokens and 32,000 words is a gigabyte.
+    On top of the logits and their gradient it needs a few megabytes; torch's needs two more tensors of that size,
+    which for 4,096 tokens and a vocabulary of 32,000 is a gigabyte.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, real: Tensor, smoothing: float) -> Tensor:
         """logits (N, V), targets (N,), real (N,) -> ()."""
         targets = targets.masked_fill(~real, 0)
-        loss = torch.empty(len(logits), dtype=_precise(logits.dtype), device=logits.device)
-        for rows in _pieces(logits):
+        loss = torch.empty(len(logits), dtype=_at_least_float32(logits.dtype), device=logits.device)
+        for rows in _chunks(logits):
             log_p = F.log_softmax(logits[rows], -1, dtype=loss.dtype)  # (n, V)
             loss[rows] = (smoothing - 1) * log_p.gather(-1, targets[rows].unsqueeze(-1)).squeeze(-1)
             if smoothing:
@@ -91,8 +91,8 @@ class _CrossEntropy(torch.autograd.Function):
         """∂loss / ∂logits = p - (1 - ε) one_hot(target) - ε / V."""
         logits, targets, real = ctx.saved_tensors
         out = torch.empty_like(logits)
-        for rows in _pieces(logits):
-            p = F.softmax(logits[rows], -1, dtype=_precise(logits.dtype))  # (n, V)
+        for rows in _chunks(logits):
+            p = F.softmax(logits[rows], -1, dtype=_at_least_float32(logits.dtype))  # (n, V)
             if ctx.smoothing:
                 p -= ctx.smoothing / p.size(-1)
             p[torch.arange(len(p), device=p.device), targets[rows]] -= 1 - ctx.smoothing
@@ -100,12 +100,10 @@ class _CrossEntropy(torch.autograd.Function):
         return out, None, None, None
 
 
-def _precise(dtype: torch.dtype) -> torch.dtype:
-    """At least float32."""
+def _at_least_float32(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _pieces(logits: Tensor) -> Iterator[slice]:
-    """Some rows at a time."""
-    rows = max(1, _AT_ONCE // max(1, logits.size(-1)))
+def _chunks(logits: Tensor) -> Iterator[slice]:
+    rows = max(1, _CHUNK // max(1, logits.size(-1)))
     return (slice(first, first + rows) for first in range(0, len(logits), rows))

@@ -1,11 +1,11 @@
-"""Student forcing (scheduled sampling): while training, the decoder reads some of its own words back.
+"""Scheduled sampling (Bengio et al. 2015; "student forcing"): the decoder sometimes reads its own predictions.
 
-With teacher forcing it only ever sees right prefixes, and at translation time it must go on from its own mistakes.
-Here a share of the words it reads is replaced by what it said in their place a moment before:
+With teacher forcing the decoder only ever sees correct prefixes, but when it generates it continues from its own
+mistakes. Here a share of its input tokens is replaced by what it predicts in their place:
 
-    logits = model(source, target)                                        what it would say
-    mixed = mix_targets(target, logits.argmax(-1), share, generator)
-    loss(model(source, mixed), ...)
+    logits = model(source, target)
+    inputs = replace_with_predictions(target, logits.argmax(-1), share, generator)
+    loss(model(source, inputs), ...)
 
     B batch, T tokens
 """
@@ -20,26 +20,26 @@ from torch import Tensor
 from clearhead.errors import ShapeError
 
 
-def mix_targets(
+def replace_with_predictions(
     target: Tensor, predicted: Tensor, share: float, generator: torch.Generator | None = None, *, pad: int = 0
 ) -> Tensor:
-    """target (B, T) as the decoder reads it, predicted (B, T) what it said after each token -> (B, T) of both.
+    """Decoder inputs target (B, T) with a random share of tokens replaced by predictions, (B, T).
 
-    What was said after token t stands in the place of token t + 1. The start token and padding stay, and a
-    prediction of padding is not taken, so what is padding is the same as before.
+    `predicted` (B, T) holds the most likely token after each input, so the prediction at t replaces token t + 1. The
+    start token and padding are never replaced, and a predicted padding token is never used, so padding stays the same.
     """
     if target.shape != predicted.shape:
         have, want = tuple(predicted.shape), tuple(target.shape)
         raise ShapeError(f"predictions of shape {have} cannot replace targets of shape {want}")
-    said = torch.cat((target[:, :1], predicted[:, :-1]), dim=1)  # the place of the start token keeps it
+    shifted = torch.cat((target[:, :1], predicted[:, :-1]), dim=1)  # (B, T), the start token in front
     device = target.device if generator is None else generator.device
     chosen = torch.rand(target.shape, generator=generator, device=device).to(target.device) < share
-    return torch.where(chosen & (target != pad) & (said != pad), said, target)
+    return torch.where(chosen & (target != pad) & (shifted != pad), shifted, target)
 
 
-def read_own_words(model: Any, source: Tensor, target: Tensor, share: float, pad: int) -> Tensor:
-    """What a writer of target (B, 1 + T + 1) reads, (B, 1 + T), with a share of it as it would say it itself."""
-    given = target[:, :-1]
+def sampled_inputs(model: Any, source: Tensor, target: Tensor, share: float, pad: int) -> Tensor:
+    """Decoder inputs (B, 1 + T) of target (B, 1 + T + 1), a share of them the model's own predictions."""
+    inputs = target[:, :-1]
     with torch.no_grad():
-        said = model(source, given).argmax(-1)
-    return mix_targets(given, said, share, pad=pad)
+        predicted = model(source, inputs).argmax(-1)
+    return replace_with_predictions(inputs, predicted, share, pad=pad)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clearhead.data.batches import Batches
 from clearhead.tasks.base.losses import token_loss
-from clearhead.tasks.base.scheduled_sampling import read_own_words
+from clearhead.tasks.base.scheduled_sampling import sampled_inputs
 from clearhead.tasks.base.task import Batch, Examples, ModelT, Task
 from clearhead.text import Tokenizer
 
@@ -48,7 +48,7 @@ class SourceToTextTask(Task[ModelT], Generic[ModelT, PartT]):
         return token_loss(logits, target[:, 1:], pad=self.tokenizer.pad, smoothing=smoothing)
 
     def scheduled_sampling(self, model: Any, batch: Batch, share: float) -> Batch:
-        return {**batch, "read": read_own_words(model, batch["source"], batch["target"], share, self.tokenizer.pad)}
+        return {**batch, "read": sampled_inputs(model, batch["source"], batch["target"], share, self.tokenizer.pad)}
 
     def validation(self) -> Iterator[Batch]:
         for indices in sorted_batches(self.lengths(self.held_out), self.config.data.batch_tokens):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from clearhead.errors import RunError
-from clearhead.train.averaging import Average
+from clearhead.train.ema import EMA
 
 
 def network() -> nn.Sequential:
@@ -19,7 +19,7 @@ def network() -> nn.Sequential:
     return model
 
 
-def stepped(model: nn.Sequential, average: Average, steps: range) -> None:
+def stepped(model: nn.Sequential, average: EMA, steps: range) -> None:
     for step in steps:
         generator = torch.Generator().manual_seed(step)
         with torch.no_grad():
@@ -37,9 +37,9 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
     return left.keys() == right.keys() and all(torch.equal(value, right[name]) for name, value in left.items())
 
 
-def test_it_is_its_equation_and_forgets_the_start():
+def test_it_follows_its_equation_and_forgets_the_start():
     model = network().double()
-    average, by_hand = Average(model, 0.5), snapshot(model)
+    average, by_hand = EMA(model, 0.5), snapshot(model)
     for step in range(8):
         stepped(model, average, range(step, step + 1))
         decay = min(0.5, (1 + step) / (10 + step))
@@ -53,9 +53,9 @@ def test_it_is_its_equation_and_forgets_the_start():
 
 
 @given(st.floats(0, 0.999), st.integers(1, 7))
-def test_weights_that_stay_are_their_own_average(decay, steps):
+def test_constant_weights_equal_their_average(decay, steps):
     model = network()
-    average, before = Average(model, decay), snapshot(model)
+    average, before = EMA(model, decay), snapshot(model)
     for step in range(steps):
         average.update(step)
     with average.applied():
@@ -65,18 +65,18 @@ def test_weights_that_stay_are_their_own_average(decay, steps):
 
 def test_with_decay_zero_it_is_the_last_weights_and_keeps_nothing():
     model = network()
-    average = Average(model, 0.0)
+    average = EMA(model, 0.0)
     stepped(model, average, range(3))
     last = snapshot(model)
     with average.applied():
         assert same(snapshot(model), last)
-    assert average.tensors() == {}
-    average.load({})
+    assert average.state_dict() == {}
+    average.load_state_dict({})
 
 
 def test_with_a_decay_next_to_zero_it_is_nearly_the_last_weights():
     model = network()
-    average = Average(model, 1e-9)
+    average = EMA(model, 1e-9)
     stepped(model, average, range(3))
     last = snapshot(model)
     with average.applied():
@@ -84,9 +84,9 @@ def test_with_a_decay_next_to_zero_it_is_nearly_the_last_weights():
             assert_close(value, last[name])
 
 
-def test_the_model_gets_its_own_weights_back_whatever_happens():
+def test_the_model_gets_its_weights_back_even_after_an_error():
     model = network()
-    average = Average(model, 0.9)
+    average = EMA(model, 0.9)
     stepped(model, average, range(3))
     own = snapshot(model)
     pointers = [parameter.data_ptr() for parameter in model.parameters()]
@@ -99,40 +99,42 @@ def test_the_model_gets_its_own_weights_back_whatever_happens():
     assert [parameter.data_ptr() for parameter in model.parameters()] == pointers
 
 
-def test_it_is_saved_and_goes_on_to_the_bit():
+def test_saved_and_restored_it_continues_bit_for_bit():
     model = network()
-    average = Average(model, 0.97)
+    average = EMA(model, 0.97)
     stepped(model, average, range(3))
-    weights, tensors = snapshot(model), {name: value.clone() for name, value in average.tensors().items()}
+    weights, tensors = snapshot(model), {name: value.clone() for name, value in average.state_dict().items()}
     stepped(model, average, range(3, 6))
 
     other = network()
-    again = Average(other, 0.97)
+    again = EMA(other, 0.97)
     stepped(other, again, range(50, 52))
     other.load_state_dict(weights)
-    again.load(tensors)
-    assert same(again.tensors(), tensors)
+    again.load_state_dict(tensors)
+    assert same(again.state_dict(), tensors)
     stepped(other, again, range(3, 6))
-    assert same(again.tensors(), average.tensors())
+    assert same(again.state_dict(), average.state_dict())
     assert tensors.keys() == model.state_dict().keys()
 
 
 def test_a_tied_weight_is_averaged_once():
     model = nn.ModuleDict({"tokens": nn.Embedding(7, 3), "output": nn.Linear(3, 7, bias=False)})
     model["output"].weight = model["tokens"].weight
-    average = Average(model, 0.5)
-    assert average.tensors().keys() == {"tokens.weight"}
+    average = EMA(model, 0.5)
+    assert average.state_dict().keys() == {"tokens.weight"}
     with torch.no_grad():
         model["tokens"].weight += 1
-    before = average.tensors()["tokens.weight"].clone()
+    before = average.state_dict()["tokens.weight"].clone()
     average.update(0)
-    assert_close(average.tensors()["tokens.weight"], before + 0.9)
+    assert_close(average.state_dict()["tokens.weight"], before + 0.9)
 
 
 def test_the_average_of_another_model_is_refused():
-    average = Average(network(), 0.5)
-    tensors = average.tensors()
+    average = EMA(network(), 0.5)
+    tensors = average.state_dict()
     with pytest.raises(RunError, match=r"of another model: they differ in 0\.bias, extra"):
-        average.load({"extra": torch.ones(1), **{name: tensors[name] for name in tensors if name != "0.bias"}})
+        average.load_state_dict(
+            {"extra": torch.ones(1), **{name: tensors[name] for name in tensors if name != "0.bias"}}
+        )
     with pytest.raises(RunError, match=r"0\.bias of shape \(3,\) where \(5,\) is expected"):
-        average.load({**tensors, "0.bias": torch.ones(3)})
+        average.load_state_dict({**tensors, "0.bias": torch.ones(3)})
