@@ -23,17 +23,19 @@ import numpy as np
 import torch
 
 from clearhead.bundled import FOLDER, find
-from clearhead.config import Config, TextModel
+from clearhead.config import Config
 from clearhead.decode import Prompts, Settings, Special, pieces, steps, write
 from clearhead.engines.choose import MANY, Engines
 from clearhead.errors import ConfigError, RunError
 from clearhead.files import cache_folder
 from clearhead.interop.ct2 import tokens_of
-from clearhead.models.assemble import smaller
+from clearhead.models.assemble import smaller_window
+from clearhead.models.config import TextModel
 from clearhead.models.lm import LanguageModel
 from clearhead.models.vectors import READERS, mean_vectors
 from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.nn import MultiHeadAttention
+from clearhead.nn.positions import reads_in_windows
 from clearhead.run import ModelMeta, Run
 from clearhead.text import Tokenizer
 from clearhead.translator import LARGEST, Candidate, Translator, growing
@@ -133,8 +135,8 @@ class Model:
             raise ConfigError(f"cache={cache} must be 1 or more")
         if not isinstance(self.network, LanguageModel):
             return None  # what an RNN remembers has one size
-        if model.positions in ("rotary", "t5", "none"):
-            cache = smaller(cache, model.length)
+        if reads_in_windows(self.network):
+            cache = smaller_window(cache, model.length)
         return cache if cache is not None and cache < tokens else None
 
     def cache_bytes(self, tokens: int) -> int:

@@ -11,6 +11,8 @@ Every value has a default and every key is known: an unknown one is an error tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -25,14 +27,6 @@ Task = Literal["translate", "lm", "classify", "tag", "vision", "caption", "words
 Size = Literal["tiny", "small", "base"]
 TokenizerKind = Literal["char", "word", "bpe", "bytes", "wordpiece", "unigram"]
 DataKind = Literal["pairs", "text", "labelled", "tagged", "images", "captions"]
-ScoreName = Literal["dot", "scaled_dot", "additive", "bilinear", "cosine"]
-PositionName = Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"]
-NormName = Literal["layer", "rms", "batch"]
-Placement = Literal["before", "after", "around"]
-FeedForwardName = Literal["relu", "gelu", "swiglu"]
-PoolName = Literal["class", "mean", "last"]
-CellName = Literal["rnn", "gru", "lstm"]
-ContextName = Literal["last", "sum", "attention"]
 ScheduleName = Literal["inverse_sqrt", "cosine", "linear", "stable"]
 
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -70,95 +64,6 @@ class DataConfig(Section):
         le=1,
         description="how far training images are turned and moved, or share of a training text's tokens hidden",
     )
-
-
-class ModelConfig(Section):
-    """The sizes and parts of an attention model."""
-
-    dim: int = Field(128, ge=1, description="width of every token vector, D")
-    heads: int = Field(4, ge=1, description="attention heads, H")
-    layers: int = Field(4, ge=1, description="blocks in each stack")
-    kv_heads: int | None = Field(None, ge=1, description="key-value heads shared by groups of heads; none = heads")
-    key_dim: int | None = Field(None, ge=1, description="size of one head's queries and keys, d_k; none = dim / heads")
-    value_dim: int | None = Field(None, ge=1, description="size of one head's values, d_v; none = dim / heads")
-    inner: int | None = Field(None, ge=1, description="width inside the feed-forward part; none = 4 × dim")
-    score: ScoreName = Field("scaled_dot", description="how a query is compared with a key")
-    hard: bool = Field(False, description="pick one key instead of averaging (straight-through gradient)")
-    window: int | None = Field(None, ge=1, description="keys a query may see on each side, itself included")
-    positions: PositionName = Field("sinusoidal", description="how order enters the model")
-    position_base: float = Field(10000.0, gt=1, description="N of the sinusoidal and rotary positions")
-    position_concat: bool = Field(False, description="concatenate input positions instead of adding them")
-    max_length: int = Field(1024, ge=1, description="rows of a learned position table")
-    norm: NormName = Field("layer", description="normalisation of token vectors")
-    placement: Placement = Field("before", description="normalise before, after or around each part of a block")
-    feed_forward: FeedForwardName = Field("relu", description="nonlinearity of the feed-forward part")
-    bias: bool = Field(True, description="linear maps have a bias")
-    dropout: float = Field(0.1, ge=0, lt=1, description="share of the embedding and of each part's output dropped")
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="share of the attention weights dropped (slower)")
-    inner_dropout: float = Field(0.0, ge=0, lt=1, description="share dropped inside the feed-forward part")
-    tied: bool = Field(True, description="the output uses the embedding's matrix")
-
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> Self:
-        if self.dim % self.heads and not (self.key_dim and self.value_dim):
-            raise ConfigError(f"dim={self.dim} is not divisible by heads={self.heads}")
-        if self.kv_heads and self.heads % self.kv_heads:
-            raise ConfigError(f"heads={self.heads} is not divisible by kv_heads={self.kv_heads}")
-        return self
-
-
-class TranslateModel(ModelConfig):
-    """A model that reads one sentence and writes another."""
-
-    architecture: Literal["transformer", "rnn"] = Field("transformer", description="attention, or what came before")
-    cell: CellName = Field("gru", description="kind of recurrent cell (rnn)")
-    context: ContextName = Field("attention", description="what the decoder sees of the source (rnn)")
-
-
-class TextModel(ModelConfig):
-    """A language model."""
-
-    architecture: Literal["transformer", "rnn"] = Field("transformer", description="attention, or what came before")
-    cell: CellName = Field("lstm", description="kind of recurrent cell (rnn)")
-    objective: Literal["next", "masked"] = Field("next", description="predict the next token, or masked ones")
-    length: int = Field(256, ge=1, description="tokens of running text in one window")
-
-
-class ClassifyModel(ModelConfig):
-    """A classifier of texts."""
-
-    pool: PoolName = Field("mean", description="which vector speaks for the text")
-
-
-class TagModel(ModelConfig):
-    """A tagger has nothing that the others have not."""
-
-
-class VisionModel(ModelConfig):
-    """A classifier of images."""
-
-    patch: int = Field(4, ge=1, description="side of a square patch, in pixels")
-    pool: PoolName = Field("class", description="which vector speaks for the image")
-
-
-class CaptionModel(ModelConfig):
-    """A model that describes an image."""
-
-    architecture: Literal["cross", "sequence", "rnn"] = Field(
-        "cross", description="a decoder that looks at patches, patches and text as one sequence, or image + rnn"
-    )
-    patch: int = Field(8, ge=1, description="side of a square patch, in pixels")
-    cell: CellName = Field("lstm", description="kind of recurrent cell (rnn)")
-
-
-class WordsModel(Section):
-    """Word vectors: skip-gram."""
-
-    dim: int = Field(100, ge=1, description="numbers in a word vector")
-    window: int = Field(5, ge=1, description="words on each side that count as context")
-    negatives: int = Field(5, ge=0, description="noise words for each real one; 0 = full softmax")
-    subsample: float = Field(1e-3, ge=0, description="frequent words above this share are thinned out; 0 = never")
-    min_count: int = Field(5, ge=1, description="rarer words are left out")
 
 
 class TrainConfig(Section):
@@ -212,19 +117,23 @@ class Config(Section):
     train: TrainConfig = Field(default_factory=TrainConfig)
 
 
-MODELS: dict[Task, type[ModelConfig | WordsModel]] = {
-    "translate": TranslateModel,
-    "lm": TextModel,
-    "classify": ClassifyModel,
-    "tag": TagModel,
-    "vision": VisionModel,
-    "caption": CaptionModel,
-    "words": WordsModel,
-}
+class _Configs(Mapping[Task, type[Config]]):
+    """The configuration of each task; made when first used, because the names of parts are known where torch is."""
+
+    def __getitem__(self, task: Task) -> type[Config]:
+        return _config_of(task)
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(TASKS)
+
+    def __len__(self) -> int:
+        return len(TASKS)
 
 
-def _config_of(task: Task, model: type[ModelConfig | WordsModel]) -> type[Config]:
+@cache
+def _config_of(task: Task) -> type[Config]:
     """The configuration whose model is that of one task."""
+    model = import_module("clearhead.models.config").MODELS[task]
     fields: Any = {
         "task": (Literal[task], Field(task, description="which system")),
         "model": (model, Field(default_factory=model)),
@@ -232,7 +141,7 @@ def _config_of(task: Task, model: type[ModelConfig | WordsModel]) -> type[Config
     return create_model(f"{task.title()}Config", __base__=Config, **fields)
 
 
-CONFIGS: dict[Task, type[Config]] = {task: _config_of(task, model) for task, model in MODELS.items()}
+CONFIGS = _Configs()
 
 _SIZES: dict[Size, dict[str, int]] = {
     "tiny": {"dim": 64, "heads": 2, "layers": 2},

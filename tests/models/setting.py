@@ -9,8 +9,11 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CONFIGS, CellName, ContextName, ScoreName, Task
+from clearhead.config import CONFIGS, Task
 from clearhead.models.build import Sizes, build
+from clearhead.models.config import ContextName
+from clearhead.nn import CELLS as CELL_REGISTRY
+from clearhead.nn import SCORES as SCORE_REGISTRY
 
 B, S, T, V = 3, 7, 5, 13
 PATCH, CHANNELS, HEIGHT, WIDTH = 2, 3, 4, 10
@@ -18,7 +21,7 @@ PATCHES = 2 * 5
 DIM, CLASSES, PAD = 22, 11, 0
 SIZES = Sizes(vocabulary=V, classes=CLASSES, channels=CHANNELS, height=HEIGHT, width=WIDTH, pad=PAD)
 SMALL: dict[str, Any] = {"dim": DIM, "heads": 2, "layers": 2, "inner": 17, "dropout": 0.0, "max_length": 19}
-CELLS, CONTEXTS, SCORES = get_args(CellName), get_args(ContextName), get_args(ScoreName)
+CELLS, CONTEXTS, SCORES = CELL_REGISTRY.builtin(), get_args(ContextName), SCORE_REGISTRY.builtin()
 
 
 @dataclass(frozen=True)

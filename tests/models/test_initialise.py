@@ -11,9 +11,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.config import CONFIGS, ModelConfig
+from clearhead.config import CONFIGS
 from clearhead.models import assemble
 from clearhead.models.build import Sizes, build
+from clearhead.models.config import ModelConfig
 from clearhead.models.initialise import initialise
 from clearhead.nn import Recurrent
 

@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.config import TextModel
+from clearhead.models.config import TextModel
 from clearhead.models.initialise import initialise
-from clearhead.models.rnn_lm import RnnLanguageModel
+from clearhead.models.rnn import RnnLanguageModel
 
 from .setting import CELLS, DIM, RNN, B, System, T, memorise, sentences
 

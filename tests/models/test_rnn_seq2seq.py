@@ -115,7 +115,7 @@ def test_hard_attention_looks_at_one_word() -> None:
 
 @pytest.mark.parametrize("context", ["last", "sum"])
 def test_a_fixed_context_has_no_alignment(context: str) -> None:
-    with pytest.raises(ConfigError, match=r"aligns nothing; train with model\.context=attention"):
+    with pytest.raises(ConfigError, match=r"has no alignment; train with model\.context=attention"):
         translator(context=context).alignment(*source_and_target())
 
 

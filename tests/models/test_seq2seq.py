@@ -8,8 +8,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.config import TranslateModel, defaults, override
+from clearhead.config import defaults, override
 from clearhead.models.build import Sizes, build
+from clearhead.models.config import TranslateModel
 from clearhead.models.seq2seq import Seq2Seq
 
 from .setting import DIM, PAD, SMALL, B, S, System, T, V, sentences

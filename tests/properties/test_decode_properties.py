@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clearhead.config import CONFIGS, ContextName, PositionName, Task, TokenizerKind
+from clearhead.config import CONFIGS, Task, TokenizerKind
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, pieces, steps, write
 from clearhead.models.build import Sizes, build
+from clearhead.models.config import ContextName
+from clearhead.nn import POSITIONS
 from clearhead.text import Tokenizer
 
 V, STOP = 13, 1
@@ -50,7 +52,7 @@ def system(task: Task, **setting: Any) -> System:
 
 
 SYSTEMS = [
-    *(system(task, positions=name) for task in ("lm", "translate") for name in get_args(PositionName)),
+    *(system(task, positions=name) for task in ("lm", "translate") for name in POSITIONS.builtin()),
     *(system(task, window=3) for task in ("lm", "translate")),
     *(system("translate", architecture="rnn", context=name) for name in get_args(ContextName)),
     *(system("lm", architecture="rnn", cell=cell) for cell in ("gru", "lstm")),

@@ -28,7 +28,6 @@ from clearhead.api import Model, load
 from clearhead.bench.figures import Figure
 from clearhead.bench.marian import marian, translate
 from clearhead.bench.measure import MakeTurn, Turn, side_by_side_apart
-from clearhead.config import TranslateModel
 from clearhead.data import read
 from clearhead.decode import Prompts, Settings, Special, write, write_all
 from clearhead.engines.compiled import Compiled
@@ -37,6 +36,7 @@ from clearhead.engines.ct2 import PATIENCE, Ct2, open_ct2
 from clearhead.engines.flat import Flat
 from clearhead.engines.threads import cores
 from clearhead.interop.ct2 import library, numbers, save, tokens_of
+from clearhead.models.config import TranslateModel
 from clearhead.models.initialise import initialise
 from clearhead.models.seq2seq import Seq2Seq
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.models.rnn_seq2seq import RnnSeq2Seq
+from clearhead.models.rnn import RnnSeq2Seq
 
 
 def _memory(network: Any, ids: Tensor) -> Tensor:

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clearhead.config import Config, TextModel
+from clearhead.config import Config
 from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.decode import Prompts, Settings, write
 from clearhead.models.build import Sizes
+from clearhead.models.config import TextModel
 from clearhead.run import ModelMeta
 from clearhead.train.losses import mask_tokens, token_loss
 from clearhead.train.metrics import Score, bits_per_character, perplexity

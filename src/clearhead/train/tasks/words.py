@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from clearhead.config import Config, WordsModel
+from clearhead.config import Config
 from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.errors import ConfigError, DataError
 from clearhead.models.build import Sizes
+from clearhead.models.config import WordsModel
 from clearhead.models.word_vectors import neighbours
 from clearhead.run import ModelMeta
 from clearhead.text import SPECIALS, Tokenizer
