@@ -9,7 +9,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CONFIGS, Task
+from clearhead.config import CONFIGS, Config, Task
 from clearhead.models.build import Sizes, build
 from clearhead.models.config import ContextName
 from clearhead.nn import CELLS as CELL_REGISTRY
@@ -37,9 +37,11 @@ class System:
     def build(self, seed: int = 0, **settings: Any) -> Any:
         """The model, always the same for the same seed."""
         torch.manual_seed(seed)
+        return build(self.config(**settings), SIZES)
+
+    def config(self, **settings: Any) -> Config:
         size = {"patch": PATCH} if self.task in ("vision", "caption") else {}
-        config = CONFIGS[self.task].model_validate({"model": {**SMALL, **size, **self.settings, **settings}})
-        return build(config, SIZES)
+        return CONFIGS[self.task].model_validate({"model": {**SMALL, **size, **self.settings, **settings}})
 
     def sources(self, rows: int = B) -> tuple[Tensor, ...]:
         """What is read before anything is written: a sentence, an image, or nothing."""

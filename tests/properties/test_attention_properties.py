@@ -126,7 +126,7 @@ def in_chunks(size: Sizes, call) -> Tensor:
     """The call with the fused path cut into spans of a few queries."""
     with pytest.MonkeyPatch.context() as patch:
         if size.rows_at_once is not None:
-            patch.setattr(attention_module, "_rows_at_once", lambda *_: size.rows_at_once)
+            patch.setattr(attention_module, "_rows_per_table", lambda *_: size.rows_at_once)
         return call()
 
 

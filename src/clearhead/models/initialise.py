@@ -94,7 +94,10 @@ _ALLOCATE: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
     torch.randn_like: torch.empty_like,
     torch.rand_like: torch.empty_like,
 }
-_FILL = {torch.Tensor.normal_, torch.Tensor.uniform_, torch.Tensor.bernoulli_, torch.Tensor.exponential_}
+_FILL: set[Callable[..., Tensor]] = {
+    *(torch.Tensor.normal_, torch.Tensor.uniform_, torch.Tensor.bernoulli_, torch.Tensor.exponential_),
+    *(nn.init.normal_, nn.init.uniform_, nn.init.kaiming_normal_, nn.init.kaiming_uniform_),
+}
 
 
 class _WithoutRandomNumbers(TorchFunctionMode):
@@ -103,9 +106,10 @@ class _WithoutRandomNumbers(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        named = kwargs or {}
         if func in _FILL:
-            return args[0]
-        return _ALLOCATE.get(func, func)(*args, **(kwargs or {}))
+            return args[0] if args else named["tensor"]
+        return _ALLOCATE.get(func, func)(*args, **named)
 
 
 @contextmanager

@@ -279,8 +279,8 @@ class RelativePositions(PositionScheme):
         positions = torch.arange(length)
         return None if self.bias is None else self.bias(positions, positions)
 
-    def _bias_by_distance(self, length: int) -> PositionForm:
-        """The native form of a bias that depends on the distance alone."""
+    def bias_by_distance(self, length: int) -> PositionForm:
+        """The native form of a scheme whose bias depends on the distance alone, for `native_form` to return."""
         assert self.bias is not None
         query, keys = torch.tensor([length - 1]), torch.arange(2 * length - 2, -1, -1)
         return PositionForm(bias=self.bias(query, keys).squeeze(1))
@@ -355,7 +355,7 @@ class Alibi(RelativePositions):
         return -self.slopes[:, None, None] * distance
 
     def native_form(self, length: int) -> PositionForm:
-        return self._bias_by_distance(length)
+        return self.bias_by_distance(length)
 
 
 def _slopes(heads: int) -> list[float]:
@@ -399,4 +399,4 @@ class T5Relative(RelativePositions):
         return side + torch.where(distance < near, distance, far)
 
     def native_form(self, length: int) -> PositionForm:
-        return self._bias_by_distance(length)
+        return self.bias_by_distance(length)
