@@ -91,7 +91,7 @@ def test_config_show_prints_yaml_that_can_be_used_again(capsys: pytest.CaptureFi
     assert _run(["config", "show", "lm", "model.dim=96", "--size", "tiny"], debug=False) == 0
     said = capsys.readouterr().out
     assert config.loads(said).model.dim == 96
-    assert "# how a query is compared with a key" in said
+    assert "# alignment score between a query and a key" in said
     (tmp_path / "r.yaml").write_text(said, encoding="utf-8")
     assert _run(["config", "show", str(tmp_path / "r.yaml"), "--json"], debug=False) == 0
     assert json.loads(capsys.readouterr().out) == yaml.safe_load(said)

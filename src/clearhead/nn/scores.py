@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -37,19 +36,8 @@ from clearhead.registry import Registry
 
 Score = Callable[[Tensor, Tensor], Tensor]
 MakeScore = Callable[[int, int], Score]  # key size, heads -> score
-ScoreT = TypeVar("ScoreT", bound=Score)
 
 SCORES: Registry[MakeScore] = Registry("score")
-
-
-def described(equation: str, dot_scale: Callable[[int], float] | None = None) -> Callable[[ScoreT], ScoreT]:
-    """Decorate a score function with what it says about itself."""
-
-    def describe(score: ScoreT) -> ScoreT:
-        vars(score).update(equation=equation, dot_scale=dot_scale)
-        return score
-
-    return describe
 
 
 def score_equation(score: Score) -> str | None:
@@ -64,19 +52,16 @@ def dot_scale(score: Score, key_dim: int) -> float | None:
     return None if scale is None else scale(key_dim)
 
 
-@described("s_j = q · k_j", dot_scale=lambda _: 1.0)
 def dot(q: Tensor, k: Tensor) -> Tensor:
     """q · k."""
     return q @ k.transpose(-2, -1)
 
 
-@described("s_j = q · k_j / √d_k", dot_scale=lambda key_dim: key_dim**-0.5)
 def scaled_dot(q: Tensor, k: Tensor) -> Tensor:
     """q · k / √d_k: the variance of the score stays near 1 for any key size."""
     return dot(q, k) / math.sqrt(k.size(-1))
 
 
-@described("s_j = q · k_j / (|q| |k_j|)")
 def cosine(q: Tensor, k: Tensor) -> Tensor:
     """q · k / (|q| |k|), between -1 and 1."""
     return dot(F.normalize(q, dim=-1), F.normalize(k, dim=-1))
@@ -125,6 +110,15 @@ class Bilinear(nn.Module):
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
         return dot(q @ self.weight, k)
 
+
+def _describe(score: Score, equation: str, dot_scale: Callable[[int], float] | None = None) -> None:
+    """Let a function say what a class says by `equation` and `dot_scale`."""
+    vars(score).update(equation=equation, dot_scale=dot_scale)
+
+
+_describe(dot, "s_j = q · k_j", lambda _key_dim: 1.0)
+_describe(scaled_dot, "s_j = q · k_j / √d_k", lambda key_dim: key_dim**-0.5)
+_describe(cosine, "s_j = q · k_j / (|q| |k_j|)")
 
 SCORES.register("dot")(lambda _key_dim, _heads: dot)
 SCORES.register("scaled_dot")(lambda _key_dim, _heads: scaled_dot)
