@@ -92,7 +92,7 @@ def test_an_override_is_typed_by_the_schema(word: str, section: str, key: str, v
         ("model.dim", r"'model\.dim' is not of the form section\.key=value"),
         ("model.dim=wide", r"model\.dim=wide: input should be a valid integer.*"),
         ("model.dropout=2", r"model\.dropout=2: input should be less than 1"),
-        ("model.score=magic", r"model\.score=magic: input should be 'dot', .*"),
+        ("model.score=magic", r"model\.score: unknown score magic; choose from: additive, .*"),
         ("model.heads=3", r"model: dim=128 is not divisible by heads=3"),
         ("model.kv_heads=3", r"model: heads=4 is not divisible by kv_heads=3"),
         ("model=3", r"unknown setting model; .*"),

@@ -23,14 +23,6 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C takes a t
 
 TokenizerKind = Literal["char", "word", "bpe", "bytes", "wordpiece", "unigram"]
 DataKind = Literal["pairs", "text", "labelled", "tagged", "images", "captions"]
-ScoreName = Literal["dot", "scaled_dot", "additive", "bilinear", "cosine"]
-PositionName = Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"]
-NormName = Literal["layer", "rms", "batch"]
-Placement = Literal["before", "after", "around"]
-FeedForwardName = Literal["relu", "gelu", "swiglu"]
-PoolName = Literal["class", "mean", "last"]
-CellName = Literal["rnn", "gru", "lstm"]
-ContextName = Literal["last", "sum", "attention"]
 ScheduleName = Literal["inverse_sqrt", "cosine", "linear", "stable"]
 
 
@@ -65,73 +57,6 @@ class DataConfig(Section):
         le=1,
         description="how far training images are turned and moved, or share of a training text's tokens hidden",
     )
-
-
-class ModelConfig(Section):
-    """The sizes and parts of an attention model."""
-
-    dim: int = Field(128, ge=1, description="width of every token vector, D")
-    heads: int = Field(4, ge=1, description="attention heads, H")
-    layers: int = Field(4, ge=1, description="blocks in each stack")
-    kv_heads: int | None = Field(None, ge=1, description="key-value heads shared by groups of heads; none = heads")
-    key_dim: int | None = Field(None, ge=1, description="size of one head's queries and keys, d_k; none = dim / heads")
-    value_dim: int | None = Field(None, ge=1, description="size of one head's values, d_v; none = dim / heads")
-    inner: int | None = Field(None, ge=1, description="width inside the feed-forward part; none = 4 × dim")
-    score: ScoreName = Field("scaled_dot", description="how a query is compared with a key")
-    hard: bool = Field(False, description="pick one key instead of averaging (straight-through gradient)")
-    window: int | None = Field(None, ge=1, description="keys a query may see on each side, itself included")
-    positions: PositionName = Field("sinusoidal", description="how order enters the model")
-    position_base: float = Field(10000.0, gt=1, description="N of the sinusoidal and rotary positions")
-    position_concat: bool = Field(False, description="concatenate input positions instead of adding them")
-    max_length: int = Field(1024, ge=1, description="rows of a learned position table")
-    norm: NormName = Field("layer", description="normalisation of token vectors")
-    placement: Placement = Field("before", description="normalise before, after or around each part of a block")
-    feed_forward: FeedForwardName = Field("relu", description="nonlinearity of the feed-forward part")
-    bias: bool = Field(True, description="linear maps have a bias")
-    dropout: float = Field(0.1, ge=0, lt=1, description="share of the embedding and of each part's output dropped")
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="share of the attention weights dropped (slower)")
-    inner_dropout: float = Field(0.0, ge=0, lt=1, description="share dropped inside the feed-forward part")
-    tied: bool = Field(True, description="the output uses the embedding's matrix")
-
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> Self:
-        if self.dim % self.heads and not (self.key_dim and self.value_dim):
-            raise ConfigError(f"dim={self.dim} is not divisible by heads={self.heads}")
-        if self.kv_heads and self.heads % self.kv_heads:
-            raise ConfigError(f"heads={self.heads} is not divisible by kv_heads={self.kv_heads}")
-        return self
-
-
-class RecurrentConfig(ModelConfig):
-    """A model that may have a recurrent network in place of attention."""
-
-    cell: CellName = Field("lstm", description="kind of recurrent cell (rnn)")
-
-
-class PatchConfig(ModelConfig):
-    """A model that reads images."""
-
-    patch: int = Field(4, ge=1, description="side of a square patch, in pixels")
-
-
-class PooledConfig(ModelConfig):
-    """A model with one output for a sequence."""
-
-    pool: PoolName = Field("mean", description="which vector speaks for the sequence")
-
-
-class PooledPatchConfig(PatchConfig, PooledConfig):
-    """A model that reads images and has one output for each."""
-
-
-class AlignedConfig(RecurrentConfig):
-    """A model that may have a recurrent decoder over a recurrent encoder."""
-
-    context: ContextName = Field("attention", description="what the decoder sees of the source (rnn)")
-
-
-class RecurrentPatchConfig(RecurrentConfig, PatchConfig):
-    """A model that reads images and may have a recurrent network."""
 
 
 class TrainConfig(Section):

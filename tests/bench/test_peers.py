@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from clearhead.bench.peers import PEERS, RATE, Gpt, Peer
 from clearhead.bench.train import our_trainer
-from clearhead.run import count_parameters
+from clearhead.tasks.base.network import parameter_count
 
 SIZE = Gpt(layers=2, dim=21, heads=3, block=11, batch=5, vocabulary=17)
 
@@ -25,7 +25,7 @@ def peer(request: pytest.FixtureRequest) -> Peer:
 def test_the_model_of_transformers_has_as_many_parameters_as_ours(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     theirs = PEERS["transformers"](SIZE).model
-    assert count_parameters(our_trainer(SIZE, tmp_path).model) == count_parameters(theirs)
+    assert parameter_count(our_trainer(SIZE, tmp_path).model) == parameter_count(theirs)
 
 
 def test_the_model_of_x_transformers_lacks_only_the_shifts_of_norms(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_the_model_of_x_transformers_lacks_only_the_shifts_of_norms(tmp_path: Pa
     ours = our_trainer(SIZE, tmp_path, bias=False).model
     assert matrices(theirs) == matrices(ours)
     norms = 2 * SIZE.layers + 1
-    assert count_parameters(ours) - count_parameters(theirs) == norms * SIZE.dim
+    assert parameter_count(ours) - parameter_count(theirs) == norms * SIZE.dim
 
 
 def matrices(model: torch.nn.Module) -> int:

@@ -52,7 +52,7 @@ def test_with_json_the_sentence_is_json(capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(capsys.readouterr().err) == {"error": "unknown task lmm; did you mean lm?"}
 
 
-def test_a_bug_is_exit_code_1_and_debug_shows_the_traceback(
+def test_a_failure_of_ours_is_exit_code_1_and_debug_shows_where(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*_: object) -> None:
@@ -91,7 +91,7 @@ def test_config_show_prints_yaml_that_can_be_used_again(capsys: pytest.CaptureFi
     assert _run(["config", "show", "lm", "model.dim=96", "--size", "tiny"], debug=False) == 0
     said = capsys.readouterr().out
     assert tasks.parse_config(said).model.dim == 96
-    assert "# how a query is compared with a key" in said
+    assert "# alignment score between a query and a key" in said
     (tmp_path / "r.yaml").write_text(said, encoding="utf-8")
     assert _run(["config", "show", str(tmp_path / "r.yaml"), "--json"], debug=False) == 0
     assert json.loads(capsys.readouterr().out) == yaml.safe_load(said)
@@ -118,7 +118,7 @@ def test_demo_as_json_has_rows_that_sum_to_one(capsys: pytest.CaptureFixture[str
     assert all(sum(row) == pytest.approx(1) for row in said["weights"])
 
 
-def test_the_module_is_the_command_and_a_closed_pipe_is_not_an_error() -> None:
+def test_the_module_is_the_command_and_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m clearhead config show lm | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""

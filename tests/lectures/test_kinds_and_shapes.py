@@ -39,7 +39,7 @@ def test_hard_attention_picks_one():
     """000: "Local/Hard: Attending to the part of input state space": the output is one of the values."""
     torch.manual_seed(1)
     q, k, v = torch.randn(5, 3), torch.randn(7, 3), torch.randn(7, 2)
-    output, weights = attention(q, k, v, weigh=pick_one)
+    output, weights = attention(q, k, v, normalize=pick_one)
     best = (q @ k.T).argmax(-1)
     assert_close(weights, torch.eye(7)[best])
     assert_close(output, v[best])

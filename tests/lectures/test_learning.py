@@ -96,7 +96,7 @@ def vanishes(name: str, score: str) -> bool:
 def test_hard_attention_trains(score):
     """000: "Local/Hard: Attending to the part of input state space": one key, by the straight-through estimator."""
     torch.manual_seed(1)
-    model = Lookup(MultiHeadAttention(16, 2, score=SCORES[score](), weigh=pick_one))
+    model = Lookup(MultiHeadAttention(16, 2, score=SCORES[score](), normalize=pick_one))
     _, accuracy = train(model, steps=150, learning_rate=0.01, items=5)
     assert accuracy > 0.95
     names, values, asked, _ = questions(11, 5)

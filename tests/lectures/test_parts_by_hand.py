@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from clearhead.nn import (
-    AddNorm,
     ClassToken,
     Encoder,
     EncoderBlock,
@@ -18,8 +17,9 @@ from clearhead.nn import (
     LayerNorm,
     LearnedPositions,
     MultiHeadAttention,
-    NormAdd,
     PatchEmbedding,
+    PostNorm,
+    PreNorm,
     Recurrent,
     SequenceOutput,
     TokenEmbedding,
@@ -92,7 +92,7 @@ def test_layer_norm_scales_to_mean_and_spread():
 
 def test_add_and_norm():
     """003: "Norm(X + F(X))"; 001, definition 60: "output = F(x) + x"."""
-    block, x, w = AddNorm(7).double(), double(2, 5, 7), double(7, 7)
+    block, x, w = PostNorm(7).double(), double(2, 5, 7), double(7, 7)
     assert_close(block(x, lambda y: y @ w), layer_norm(x + x @ w, block.norm.weight, block.norm.bias))
 
 
@@ -127,7 +127,7 @@ def test_vision_transformer_equations():
     """004: "z_0 = [x_class; x_p¹E; …] + E_pos; z' = MSA(LN(z)) + z; z = MLP(LN(z')) + z'; y = LN(z_L⁰)"."""
     dim, patch, layers = 6, 2, 3
     embed, start, positions = PatchEmbedding(patch, 3, dim), ClassToken(dim), LearnedPositions(dim, 16)
-    blocks = [EncoderBlock(dim, 2, feed_forward=FeedForward(dim, 11, F.gelu), placement=NormAdd) for _ in range(layers)]
+    blocks = [EncoderBlock(dim, 2, feed_forward=FeedForward(dim, 11, F.gelu), placement=PreNorm) for _ in range(layers)]
     encoder = Encoder(blocks, LayerNorm(dim))
     for part in (embed, start, positions, encoder):
         part.double()

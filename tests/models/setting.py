@@ -9,7 +9,10 @@ from typing import Any, get_args
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import CellName, ContextName, ScoreName
+from clearhead.config import AnyConfig
+from clearhead.models.config import ContextName
+from clearhead.nn import CELLS as CELL_REGISTRY
+from clearhead.nn import SCORES as SCORE_REGISTRY
 from clearhead.run import Sizes
 from clearhead.tasks import TASKS
 from clearhead.tasks.base.network import build_network
@@ -20,7 +23,7 @@ PATCHES = 2 * 5
 DIM, CLASSES, PAD = 22, 11, 0
 SIZES = Sizes(vocabulary=V, classes=CLASSES, channels=CHANNELS, height=HEIGHT, width=WIDTH, pad=PAD)
 SMALL: dict[str, Any] = {"dim": DIM, "heads": 2, "layers": 2, "inner": 17, "dropout": 0.0, "max_length": 19}
-CELLS, CONTEXTS, SCORES = get_args(CellName), get_args(ContextName), get_args(ScoreName)
+CELLS, CONTEXTS, SCORES = CELL_REGISTRY.builtin(), get_args(ContextName), SCORE_REGISTRY.builtin()
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,11 @@ class System:
     def build(self, seed: int = 0, **settings: Any) -> Any:
         """The model, always the same for the same seed."""
         torch.manual_seed(seed)
+        return build_network(self.config(**settings), SIZES)
+
+    def config(self, **settings: Any) -> AnyConfig:
         size = {"patch": PATCH} if self.task in ("vision", "caption") else {}
-        config = (
-            TASKS[self.task].config_type().model_validate({"model": {**SMALL, **size, **self.settings, **settings}})
-        )
-        return build_network(config, SIZES)
+        return TASKS[self.task].config_type().model_validate({"model": {**SMALL, **size, **self.settings, **settings}})
 
     def sources(self, rows: int = B) -> tuple[Tensor, ...]:
         """What is read before anything is written: a sentence, an image, or nothing."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
 
-from clearhead.config import FeedForwardName, ModelConfig, NormName, Placement, PositionName, ScoreName
 from clearhead.models import assemble
-from clearhead.nn import Fused, WindowCache, padding_mask
+from clearhead.models.config import ModelConfig
+from clearhead.nn import FEED_FORWARDS, NORMS, PLACEMENTS, POSITIONS, SCORES, Fused, WindowCache, padding_mask
 
 BASE = {"dim": 24, "heads": 4, "layers": 2, "dropout": 0.0, "max_length": 32, "placement": "before"}
 VARIATIONS: list[dict[str, Any]] = [
-    *({"score": name} for name in get_args(ScoreName)),
-    *({"positions": name} for name in get_args(PositionName)),
-    *({"norm": name, "placement": place} for name in get_args(NormName) for place in get_args(Placement)),
-    *({"feed_forward": name} for name in get_args(FeedForwardName)),
+    *({"score": name} for name in SCORES.builtin()),
+    *({"positions": name} for name in POSITIONS.builtin()),
+    *({"norm": name, "placement": place} for name in NORMS.builtin() for place in PLACEMENTS.builtin()),
+    *({"feed_forward": name} for name in FEED_FORWARDS.builtin()),
     {"hard": True},
     {"window": 3},
     {"kv_heads": 2, "positions": "rotary"},

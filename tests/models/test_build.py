@@ -11,9 +11,7 @@ from clearhead.errors import ConfigError
 from clearhead.models.captioner import CrossCaptioner, SequenceCaptioner
 from clearhead.models.classifier import Classifier, Tagger
 from clearhead.models.lm import LanguageModel, MaskedLanguageModel
-from clearhead.models.rnn_captioner import RnnCaptioner
-from clearhead.models.rnn_lm import RnnLanguageModel
-from clearhead.models.rnn_seq2seq import RnnSeq2Seq
+from clearhead.models.rnn import RnnCaptioner, RnnLanguageModel, RnnSeq2Seq
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.models.vit import VisionTransformer
 from clearhead.models.word2vec import SkipGram

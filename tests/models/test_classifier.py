@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.config import PoolName
-from clearhead.nn import first_token, last_token, mean_token
+from clearhead.nn import POOLS, first_token, last_token, mean_token
 
 from .setting import CLASSES, DIM, B, S, System, T, assert_every_parameter_learns, memorise, sentences
 
-POOLS = get_args(PoolName)
 TAG = System("tag")
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", POOLS.builtin())
 def test_one_label_for_a_text(pool: str) -> None:
     model = System("classify", {"pool": pool}).build()
     logits = model(sentences(B, T))
@@ -28,7 +24,7 @@ def test_one_label_for_a_text(pool: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "chosen"), [("class", first_token), ("mean", mean_token), ("last", last_token)], ids=POOLS
+    ("pool", "chosen"), [("class", first_token), ("mean", mean_token), ("last", last_token)], ids=POOLS.builtin()
 )
 def test_the_pool_chooses_what_speaks_for_the_text(pool: str, chosen) -> None:
     model, ids = System("classify", {"pool": pool}).build().double().eval(), sentences(B, S)
@@ -53,7 +49,7 @@ def test_every_token_sees_all_the_others(system: System) -> None:
     assert (model(other) - model(ids)).abs().amax(-1).gt(1e-6).all()
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", POOLS.builtin())
 def test_a_few_texts_are_learned_by_heart(pool: str) -> None:
     model, labels = System("classify", {"pool": pool}).build(), torch.tensor([7, 1, 7, 4, 10])
     ids = torch.tensor([[1, 2, 3, 4], [1, 3, 2, 4], [5, 6, 7, 4], [1, 6, 3, 4], [1, 4, 9, 4]])

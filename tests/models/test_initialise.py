@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -11,15 +12,15 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.config import ModelConfig
 from clearhead.models import assemble
-from clearhead.models.initialise import initialise
+from clearhead.models.config import ModelConfig
+from clearhead.models.initialise import initialise, without_initialisation
 from clearhead.nn import Recurrent
 from clearhead.run import Sizes
 from clearhead.tasks import TASKS
 from clearhead.tasks.base.network import build_network
 
-from .setting import DIM, MODELS, PAD, RNN, B, System, T, V, sentences
+from .setting import DIM, MODELS, PAD, RNN, SIZES, VARIATIONS, B, System, T, V, sentences
 
 ROTARY = {"positions": "rotary", "heads": 11}
 
@@ -106,3 +107,48 @@ def test_an_lstm_begins_by_remembering() -> None:
     network = initialise(Recurrent("lstm", 13, DIM)).network
     forget = torch.cat((torch.zeros(DIM), torch.ones(DIM), torch.zeros(2 * DIM)))  # torch: input, forget, cell, output
     assert (network.bias_ih_l0 + network.bias_hh_l0).equal(forget)
+
+
+# --- models whose weights are loaded ---
+
+ALL = [*MODELS, *VARIATIONS, System("masked_lm"), System("classify"), System("tag"), System("vision")]
+
+
+@pytest.mark.parametrize("system", ALL, ids=str)
+def test_a_model_whose_weights_are_loaded_draws_none(system: System) -> None:
+    trained = system.build(seed=1).eval()
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    with without_initialisation():
+        loaded = build_network(system.config(), SIZES).eval()
+    assert torch.get_rng_state().equal(before)
+    for name, buffer in loaded.named_buffers():
+        if name not in loaded.state_dict():  # sines, slopes: computed, not loaded
+            assert buffer.equal(dict(trained.named_buffers())[name])
+    assert loaded.load_state_dict(trained.state_dict()).missing_keys == []
+    assert [name for name, _ in loaded.named_modules()] == [name for name, _ in trained.named_modules()]
+    for name, tensor in trained.state_dict().items():
+        assert loaded.state_dict()[name].equal(tensor)
+
+
+def test_word_vectors_whose_weights_are_loaded_draw_none() -> None:
+    before = torch.get_rng_state()
+    with without_initialisation():
+        build_network(TASKS["words"].config_type().model_validate({"model": {"dim": 5}}), Sizes(vocabulary=V))
+    assert torch.get_rng_state().equal(before)
+
+
+def test_afterwards_weights_are_drawn_again() -> None:
+    with pytest.raises(ZeroDivisionError), without_initialisation():
+        raise ZeroDivisionError
+    system = System("translate")
+    assert system.build(seed=3).output.linear.weight.equal(system.build(seed=3).output.linear.weight)
+    assert not system.build(seed=3).output.linear.weight.equal(system.build(seed=4).output.linear.weight)
+
+
+def test_another_thread_draws_weights_meanwhile() -> None:
+    torch.manual_seed(5)
+    expected = nn.Linear(3, 7).weight
+    torch.manual_seed(5)
+    with without_initialisation(), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(nn.Linear, 3, 7).result().weight.equal(expected)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.config import PoolName
 from clearhead.errors import ShapeError
+from clearhead.nn import POOLS
 
 from .setting import (
     CHANNELS,
@@ -29,7 +27,7 @@ from .setting import (
 VISION = System("vision", {"positions": "learned", "feed_forward": "gelu"})
 
 
-@pytest.mark.parametrize("pool", get_args(PoolName))
+@pytest.mark.parametrize("pool", POOLS.builtin())
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])
 def test_one_label_for_an_image(pool: str, positions: str) -> None:
     model = VISION.build(pool=pool, positions=positions, heads=11)

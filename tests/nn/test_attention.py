@@ -46,7 +46,7 @@ def test_attention_adds_a_bias_before_the_softmax():
 
 def test_attention_weighs_as_it_is_told():
     q, k, v = torch.randn(5, 3), torch.randn(7, 3), torch.randn(7, 2)
-    output, weights = attention(q, k, v, weigh=lambda scores, _: torch.ones_like(scores) / 7)
+    output, weights = attention(q, k, v, normalize=lambda scores, _: torch.ones_like(scores) / 7)
     assert_close(weights, torch.full((5, 7), 1 / 7))
     assert_close(output, v.mean(0).expand(5, 2))
 
@@ -81,7 +81,7 @@ def test_fused_attention_takes_a_scale():
 
 
 @pytest.mark.parametrize(
-    ("score", "weigh", "kernel"),
+    ("score", "normalize", "kernel"),
     [
         (scaled_dot, softmax, Fused),
         (dot, softmax, Fused),
@@ -89,12 +89,12 @@ def test_fused_attention_takes_a_scale():
         (scaled_dot, pick_one, Explicit),
     ],
 )
-def test_the_kernel_follows_from_the_parts(score, weigh, kernel):
-    layer = MultiHeadAttention(6, 2, score=score, weigh=weigh)
+def test_the_kernel_follows_from_the_parts(score, normalize, kernel):
+    layer = MultiHeadAttention(6, 2, score=score, normalize=normalize)
     assert type(layer.kernel) is kernel
     x = torch.randn(2, 5, 6)
     q, k, v = (part(x).unflatten(-1, (2, 3)).transpose(1, 2) for part in (layer.query, layer.key, layer.value))
-    mixed, weights = attention(q, k, v, score=score, weigh=weigh)
+    mixed, weights = attention(q, k, v, score=score, normalize=normalize)
     assert_close(layer(x), layer.output(mixed.transpose(1, 2).flatten(-2)))
     assert_close(layer.weights(x), weights)
 

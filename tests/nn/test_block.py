@@ -4,7 +4,6 @@ from torch import nn
 from torch.testing import assert_close
 
 from clearhead.nn import (
-    AddNorm,
     BatchNorm,
     DecoderBlock,
     DecoderCache,
@@ -12,9 +11,10 @@ from clearhead.nn import (
     FeedForward,
     Mask,
     MultiHeadAttention,
-    NormAdd,
-    NormAddNorm,
+    PostNorm,
+    PreNorm,
     RMSNorm,
+    SandwichNorm,
     SwiGLU,
 )
 
@@ -37,9 +37,9 @@ def double(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("placement", "equation"),
     [
-        (AddNorm, lambda block, x, f: block.norm(x + f(x))),
-        (NormAdd, lambda block, x, f: x + f(block.norm(x))),
-        (NormAddNorm, lambda block, x, f: x + block.outer_norm(f(block.norm(x)))),
+        (PostNorm, lambda block, x, f: block.norm(x + f(x))),
+        (PreNorm, lambda block, x, f: x + f(block.norm(x))),
+        (SandwichNorm, lambda block, x, f: x + block.outer_norm(f(block.norm(x)))),
     ],
 )
 @pytest.mark.parametrize("norm", [nn.LayerNorm, RMSNorm, BatchNorm])
@@ -48,7 +48,7 @@ def test_placement_of_the_norm(placement, equation, norm):
     assert_close(block(x, torch.sin), equation(block, x, torch.sin))
 
 
-@pytest.mark.parametrize("placement", [AddNorm, NormAdd, NormAddNorm])
+@pytest.mark.parametrize("placement", [PostNorm, PreNorm, SandwichNorm])
 def test_encoder_block_is_two_parts(placement):
     block, x = randomised(EncoderBlock(6, 3, placement=placement)), double(2, 5, 6)
     mask = Mask(causal=True)
@@ -56,7 +56,7 @@ def test_encoder_block_is_two_parts(placement):
     assert_close(block(x, mask=mask), block.residual2(y, block.feed_forward))
 
 
-@pytest.mark.parametrize("placement", [AddNorm, NormAdd, NormAddNorm])
+@pytest.mark.parametrize("placement", [PostNorm, PreNorm, SandwichNorm])
 def test_decoder_block_is_three_parts(placement):
     block, x, memory = randomised(DecoderBlock(6, 3, placement=placement)), double(2, 5, 6), double(2, 7, 6)
     memory_mask = torch.rand(2, 1, 7) > 0.4
@@ -103,7 +103,7 @@ def test_parameter_count():
     assert sum(p.numel() for p in DecoderBlock(dim, 3).parameters()) == 2 * attention + feed_forward + 3 * norm
 
 
-@pytest.mark.parametrize("placement", [AddNorm, NormAdd, NormAddNorm])
+@pytest.mark.parametrize("placement", [PostNorm, PreNorm, SandwichNorm])
 def test_dropout_only_in_training(placement):
     block, x, memory = DecoderBlock(6, 3, placement=placement, dropout=0.5), torch.randn(2, 5, 6), torch.randn(2, 7, 6)
     assert (block(x, memory) - block(x, memory)).abs().max() > 1e-3
@@ -112,7 +112,7 @@ def test_dropout_only_in_training(placement):
     assert_close(block.eval()(x, memory), plain(x, memory))
 
 
-@pytest.mark.parametrize("placement", [NormAdd, NormAddNorm])
+@pytest.mark.parametrize("placement", [PreNorm, SandwichNorm])
 def test_dropout_leaves_only_the_residual_path(placement):
     block, x = randomised(placement(7, dropout=1.0)), double(2, 5, 7)
     assert_close(block(x, torch.sin), x)
@@ -120,7 +120,7 @@ def test_dropout_leaves_only_the_residual_path(placement):
 
 def test_the_caller_owns_the_cache():
     block, x, memory = DecoderBlock(6, 3), torch.randn(2, 5, 6), torch.randn(2, 7, 6)
-    cache = DecoderCache.of()
+    cache = DecoderCache.create()
     block(x, memory, cache=cache)
     assert (cache.own.start, cache.own.keys.shape, cache.memory.keys.shape) == (5, (2, 3, 5, 2), (2, 3, 7, 2))
     assert not any("cache" in name for name, _ in block.named_buffers())

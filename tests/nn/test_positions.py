@@ -11,7 +11,7 @@ from clearhead.nn import (
     Alibi,
     LearnedPositions,
     NoPositions,
-    RelativePositions,
+    NoRelativePositions,
     Rotary,
     SinusoidalPositions,
     T5Relative,
@@ -57,7 +57,7 @@ def test_waves_keep_their_type_when_they_grow():
 
 
 def test_fixed_positions_are_not_saved():
-    for part in (SinusoidalPositions(6), Rotary(6), Alibi(3), NoPositions(), RelativePositions()):
+    for part in (SinusoidalPositions(6), Rotary(6), Alibi(3), NoPositions(), NoRelativePositions()):
         assert part.state_dict() == {}
     assert set(LearnedPositions(6, 5).state_dict()) == {"table.weight"}
     assert set(T5Relative(3).state_dict()) == {"table.weight"}
@@ -89,12 +89,12 @@ def test_concatenated_positions_of_rows_with_their_own_start():
 
 def test_relative_positions_put_in_nothing():
     x = torch.randn(2, 3, 5, 7)
-    assert RelativePositions().rotate(x, 3) is x
-    assert RelativePositions().bias is None
+    assert NoRelativePositions().rotate(x, 3) is x
+    assert NoRelativePositions().bias is None
 
 
 def test_odd_rotary_head():
-    with pytest.raises(ShapeError, match=r"rotary positions turn pairs of numbers, and a head size of 5 is odd"):
+    with pytest.raises(ShapeError, match=r"rotary positions rotate pairs of numbers, and a head size of 5 is odd"):
         Rotary(5)
 
 

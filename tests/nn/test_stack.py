@@ -13,7 +13,7 @@ from clearhead.nn import (
     GrowingCache,
     LayerNorm,
     Mask,
-    NormAdd,
+    PreNorm,
 )
 
 
@@ -40,10 +40,10 @@ def test_decoder_is_its_blocks_one_after_the_other():
 
 
 def test_a_norm_closes_the_stack():
-    blocks, norm, x = [EncoderBlock(6, 3, placement=NormAdd)], LayerNorm(6), torch.randn(2, 5, 6)
+    blocks, norm, x = [EncoderBlock(6, 3, placement=PreNorm)], LayerNorm(6), torch.randn(2, 5, 6)
     nn.init.normal_(norm.weight)
     assert_close(Encoder(blocks, norm)(x), norm(blocks[0](x)))
-    blocks, memory = [DecoderBlock(6, 3, placement=NormAdd)], torch.randn(2, 7, 6)
+    blocks, memory = [DecoderBlock(6, 3, placement=PreNorm)], torch.randn(2, 7, 6)
     assert_close(Decoder(blocks, norm)(x, memory), norm(blocks[0](x, memory)))
 
 

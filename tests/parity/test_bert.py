@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.nn import (
-    AddNorm,
     Encoder,
     EncoderBlock,
     FeedForward,
@@ -18,6 +17,7 @@ from clearhead.nn import (
     LearnedPositions,
     Mask,
     MultiHeadAttention,
+    PostNorm,
     TokenEmbedding,
     padding_mask,
 )
@@ -73,7 +73,7 @@ class Attention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.attention, self.residual = MultiHeadAttention(DIM, HEADS), AddNorm(DIM, make_norm)
+        self.attention, self.residual = MultiHeadAttention(DIM, HEADS), PostNorm(DIM, make_norm)
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
         return self.residual(x, lambda y: self.attention(y, mask=mask))

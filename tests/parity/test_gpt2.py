@@ -15,7 +15,7 @@ from clearhead.nn import (
     LearnedPositions,
     Mask,
     MultiHeadAttention,
-    NormAdd,
+    PreNorm,
     TokenEmbedding,
     padding_mask,
 )
@@ -111,4 +111,4 @@ def our_body() -> Body:
 
 def our_block() -> EncoderBlock:
     feed_forward = FeedForward(DIM, INNER, partial(F.gelu, approximate="tanh"))
-    return EncoderBlock(DIM, HEADS, feed_forward=feed_forward, norm=partial(LayerNorm, eps=EPS), placement=NormAdd)
+    return EncoderBlock(DIM, HEADS, feed_forward=feed_forward, norm=partial(LayerNorm, eps=EPS), placement=PreNorm)

@@ -13,7 +13,7 @@ from clearhead.nn import (
     Mask,
     MultiHeadAttention,
     NoPositions,
-    NormAdd,
+    PreNorm,
     RMSNorm,
     Rotary,
     SwiGLU,
@@ -96,7 +96,7 @@ def our_body(kv_heads: int) -> Body:
             attention=our_attention(kv_heads),
             feed_forward=SwiGLU(DIM, INNER),
             norm=partial(RMSNorm, eps=EPS),
-            placement=NormAdd,
+            placement=PreNorm,
         )
         for _ in range(LAYERS)
     ]

@@ -17,7 +17,7 @@ from clearhead.nn import (
     Mask,
     MultiHeadAttention,
     NoPositions,
-    NormAdd,
+    PreNorm,
     RelativePositions,
     RMSNorm,
     SwiGLU,
@@ -180,7 +180,7 @@ def our_parts(feed_forward: str, relative: T5Relative) -> dict[str, object]:
         "attention": our_attention(relative),
         "feed_forward": FEED_FORWARDS[feed_forward](DIM, INNER, bias=False),
         "norm": partial(RMSNorm, eps=EPS),
-        "placement": NormAdd,
+        "placement": PreNorm,
     }
 
 

@@ -16,7 +16,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from clearhead.nn import (
-    AddNorm,
     Decoder,
     DecoderBlock,
     Encoder,
@@ -25,7 +24,8 @@ from clearhead.nn import (
     LayerNorm,
     Mask,
     MultiHeadAttention,
-    NormAdd,
+    PostNorm,
+    PreNorm,
     causal_mask,
 )
 from clearhead.nn.norm import MakeNorm
@@ -154,7 +154,7 @@ class Design:
             "attention": self.attention(),
             "feed_forward": FeedForward(self.dim, INNER, getattr(F, self.activation), bias=self.bias),
             "norm": self.norm,
-            "placement": NormAdd if self.norm_first else AddNorm,
+            "placement": PreNorm if self.norm_first else PostNorm,
         }
 
     def attention(self) -> MultiHeadAttention:

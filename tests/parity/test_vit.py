@@ -17,8 +17,8 @@ from clearhead.nn import (
     LayerNorm,
     LearnedPositions,
     MultiHeadAttention,
-    NormAdd,
     PatchEmbedding,
+    PreNorm,
 )
 
 from .copying import Pair, Table, into, within
@@ -107,4 +107,4 @@ def our_body() -> nn.Sequential:
 
 def our_block() -> EncoderBlock:
     feed_forward, norm = FeedForward(DIM, INNER, F.gelu), partial(LayerNorm, eps=EPS)
-    return EncoderBlock(DIM, HEADS, feed_forward=feed_forward, norm=norm, placement=NormAdd)
+    return EncoderBlock(DIM, HEADS, feed_forward=feed_forward, norm=norm, placement=PreNorm)

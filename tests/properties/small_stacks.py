@@ -17,7 +17,7 @@ from clearhead.nn import (
     LearnedPositions,
     MultiHeadAttention,
     NoPositions,
-    NormAdd,
+    PreNorm,
     Rotary,
     SinusoidalPositions,
     T5Relative,
@@ -74,7 +74,7 @@ class Model(nn.Module):
 
         def block() -> EncoderBlock | DecoderBlock:
             attention = MultiHeadAttention(size.dim, size.heads, kv_heads=size.kv_heads, relative=relative)
-            parts = {"attention": attention, "feed_forward": FeedForward(size.dim, 5), "placement": NormAdd}
+            parts = {"attention": attention, "feed_forward": FeedForward(size.dim, 5), "placement": PreNorm}
             return (DecoderBlock if decoder else EncoderBlock)(size.dim, size.heads, **parts)
 
         self.stack = (Decoder if decoder else Encoder)([block(), block()], nn.LayerNorm(size.dim))

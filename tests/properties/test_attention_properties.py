@@ -126,7 +126,7 @@ def in_chunks(size: Sizes, call) -> Tensor:
     """The call with the fused path cut into spans of a few queries."""
     with pytest.MonkeyPatch.context() as patch:
         if size.rows_at_once is not None:
-            patch.setattr(attention_module, "_rows_at_once", lambda *_: size.rows_at_once)
+            patch.setattr(attention_module, "_rows_per_table", lambda *_: size.rows_at_once)
         return call()
 
 
@@ -174,7 +174,7 @@ def test_rows_of_weights_sum_to_one_or_are_zero(size, kind, bias):
 def test_hard_weights_are_one_visible_key_or_none(size, kind):
     q, k, _ = tensors(size, torch.float64)
     mask = mask_of(kind, size)
-    weights = Explicit(weigh=pick_one).weights(q, k, mask, size.offset)
+    weights = Explicit(normalize=pick_one).weights(q, k, mask, size.offset)
     visible = written_out(mask, size).expand_as(weights)
     assert (weights.eq(0) | weights.eq(1)).all()
     assert weights[~visible].eq(0).all()

@@ -64,7 +64,7 @@ def marian(network: Seq2Seq, special: Special, positions: int) -> Any:
     _copy(network, model)
     with torch.no_grad():
         for side in (model.model.encoder, model.model.decoder):
-            side.embed_positions.weight.copy_(network.target.positions.encode(positions))  # type: ignore[operator]
+            side.embed_positions.weight.copy_(network.target.positions.encode(positions))
     return model
 
 

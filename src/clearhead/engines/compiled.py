@@ -24,16 +24,14 @@ from clearhead.engines.layout import (
     CPast,
     CStack,
     Layout,
-    input_that_is_written,
-    is_transformer_that_writes,
-    stack_that_writes,
+    is_decoder,
     unsupported,
 )
 from clearhead.engines.reading import Reader, Source, can_read
 from clearhead.engines.search import search
 from clearhead.engines.threads import Threads
 from clearhead.engines.vectors import Vectors
-from clearhead.models.assemble import smaller
+from clearhead.models.assemble import smaller_window
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import AttentionWriter
 from clearhead.nn.attention import join_heads
@@ -88,10 +86,10 @@ class Compiled:
 
     def __init__(self, network: AttentionWriter | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
         self.network, self.library, self.threads = network, library, Threads()
-        self.stack = stack_that_writes(network)
+        self.stack = network.decoder_stack
         self.layout = Layout(self.stack, network.output.linear, library, int8)
         self.vocabulary = network.output.linear.out_features
-        self.vectors = Vectors(input_that_is_written(network), concatenated=network.config.position_concat)
+        self.vectors = Vectors(network.decoder_input, concatenated=network.config.position_concat)
         self.reader = Reader(network, self.layout, library, int8) if can_read(network) else None
 
     def parameters(self) -> Iterator[nn.Parameter]:
@@ -103,7 +101,7 @@ class Compiled:
         """Read the source, if there is one, ready to write; `window` as a language model takes it."""
         layers, one = len(self.layout.layers), self.layout.layers[0]
         keys, values = (torch.empty(layers, SLOTS, one.kv_heads * size) for size in (one.key_dim, one.value_dim))
-        pool, window = Pool(keys, values), smaller(self.network.config.window, window)
+        pool, window = Pool(keys, values), smaller_window(self.network.config.window, window)
         if not isinstance(self.network, AttentionWriter):
             return State(pool, torch.empty(1, 64, dtype=torch.int32), window)
         found = None if self.reader is None else self.reader.read(*source)
@@ -183,12 +181,12 @@ class Compiled:
 
 def reasons_against(network: Any) -> list[str]:
     """Why a network has no native steps; empty where it has."""
-    if not is_transformer_that_writes(network):
+    if not is_decoder(network):
         return ["it is no Transformer that writes"]
     first = next(network.parameters())
     if first.device.type != "cpu" or first.dtype != torch.float32:
         return [f"it computes in {first.dtype} on {first.device}"]
-    return list(unsupported(stack_that_writes(network)))
+    return list(unsupported(network.decoder_stack))
 
 
 def _forget(state: State, window: int) -> None:

@@ -30,6 +30,7 @@ from clearhead.errors import EngineError
 from clearhead.interop.ct2 import POSITIONS, library, save, unique
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import Seq2Seq
+from clearhead.nn.positions import length_limit
 
 ROWS = 32  # sources that a worker takes at a time
 FINGERPRINT = "fingerprint.txt"  # in the folder of a copy: what it is a copy of
@@ -301,7 +302,7 @@ def _keep(place: Path, folder: Path) -> None:
 
 def check(network: Network, engine: Ct2, special: Special, examples: Sequence[Sequence[int]] = ()) -> None:
     """Refuse a copy that says something else than the network, on random texts and on examples."""
-    half = (network.config.max_length if network.config.positions == "learned" else POSITIONS) // 2
+    half = (length_limit(network) or POSITIONS) // 2
     known = [*_random_texts(len(engine.names), special), *examples]
     texts = [list(text[: half - 1]) for text in known if text]
     settings = Settings(longest=min(WRITTEN, half))

@@ -22,18 +22,16 @@ from clearhead.decode.rules import FREE
 from clearhead.decode.settings import Settings
 from clearhead.decode.stepper import rank, read
 from clearhead.engines.layout import (
-    input_that_is_written,
-    is_transformer_that_writes,
-    stack_that_writes,
+    is_decoder,
     unsupported,
 )
 from clearhead.engines.search import is_plain, may_be_searched
 from clearhead.engines.token import Across, Block, Cross, Past, SelfAttention, Token, scripted, some_of
 from clearhead.engines.vectors import Vectors
-from clearhead.models.assemble import smaller
+from clearhead.models.assemble import smaller_window
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import AttentionWriter
-from clearhead.nn import Mask, MultiHeadAttention, Rotary
+from clearhead.nn import Mask, MultiHeadAttention
 from clearhead.nn.attention import fused_attention
 
 ROOM = 16  # tokens that a cache begins with
@@ -100,10 +98,10 @@ class Flat:
     def __init__(self, network: AttentionWriter | LanguageModel, *, many: bool = False):
         """`many` where it is known that many steps will be made."""
         self.network = network
-        self.stack = stack_that_writes(network)
+        self.stack = network.decoder_stack
         layers: list[MultiHeadAttention] = [block.self_attention for block in self.stack.blocks]  # type: ignore[misc]
         self.relatives = [layer.relative for layer in layers]
-        self.vectors = Vectors(input_that_is_written(network), concatenated=network.config.position_concat)
+        self.vectors = Vectors(network.decoder_input, concatenated=network.config.position_concat)
         with torch.inference_mode():
             self.token = Token(self.stack, network.output.linear)
         self.blocks = [block for block in self.token.blocks if isinstance(block, Block)]
@@ -138,7 +136,7 @@ class Flat:
             values=[new(rows, part.groups, ROOM, part.value_dim) for part in parts],
             across=across,
             sentence=list(range(rows)),
-            window=smaller(self.network.config.window, window),
+            window=smaller_window(self.network.config.window, window),
         )
 
     def _across(self, memory: Tensor, real: Tensor) -> Across:
@@ -177,7 +175,7 @@ class Flat:
 
     def _turns(self, place: int) -> list[Tensor]:
         """Of each layer with rotary positions, (2, K): by what queries and keys of a place are turned."""
-        return [torch.cat(relative.turn(place, 1)) for relative in self.relatives if isinstance(relative, Rotary)]
+        return [torch.cat(found) for each in self.relatives if (found := each.cos_sin(place, 1)) is not None]
 
     def _biases(self, first: int, last: int, device: torch.device) -> list[Tensor]:
         """Of each layer that adds something to its scores, (H, S)."""
@@ -219,7 +217,7 @@ class Flat:
     def _is_for_script(self, state: State, settings: Settings) -> bool:
         """Whether TorchScript has all that is asked for."""
         plain = is_plain(settings) and settings.beams == 1 and not settings.scored and state.window is None
-        relative = any(isinstance(each, Rotary) or each.bias is not None for each in self.relatives)
+        relative = any(each.cos_sin(0, 1) is not None or each.bias is not None for each in self.relatives)
         return plain and not relative and self.one_token is not self.token
 
     @torch.inference_mode()
@@ -272,4 +270,4 @@ def flat(network: Any) -> Any:
 
 def can_be_flat(network: object) -> bool:
     """Whether this engine has all parts of a network."""
-    return is_transformer_that_writes(network) and not [*unsupported(stack_that_writes(network))]
+    return is_decoder(network) and not [*unsupported(network.decoder_stack)]

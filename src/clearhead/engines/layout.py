@@ -15,25 +15,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.models.assemble import TokenInput
-from clearhead.models.lm import LanguageModel, MaskedLanguageModel
-from clearhead.models.seq2seq import AttentionWriter
+from clearhead.models.base import TransformerDecoder
 from clearhead.nn import (
-    AddNorm,
     Decoder,
     DecoderBlock,
     Encoder,
-    FeedForward,
+    FeedForwardLayer,
     MultiHeadAttention,
-    NormAdd,
-    NormAddNorm,
-    Rotary,
-    SwiGLU,
+    RelativePositions,
+    Residual,
 )
 from clearhead.nn.attention import Fused
+from clearhead.nn.native import NativeNorm
+from clearhead.nn.scores import dot_scale
 
-NO_NORM, LAYER_NORM, RMS_NORM = range(3)
-RELU, GELU, SWIGLU = range(3)
+NORMS = {"none": 0, "layer": 1, "rms": 2}  # the codes of the C side
+ACTIVATIONS = {("relu", False): 0, ("gelu", False): 1, ("silu", True): 2}  # activation, gated -> code
 
 
 class CLinear(ctypes.Structure):
@@ -208,13 +205,10 @@ class Layout:
         return CStack(blocks, self.last, self.output, len(blocks), self.layers[0].dim)
 
     def _tables(self, layer: MultiHeadAttention, length: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """sin and cos (T, K/2) of rotary positions, and the bias (H, 2T - 1) of each distance, from -(T - 1) on."""
-        if isinstance(layer.relative, Rotary):
-            return *layer.relative.waves(0, length), None
-        if layer.relative.bias is None:
-            return None, None, None
-        keys = torch.arange(2 * length - 2, -1, -1)
-        return None, None, layer.relative.bias(torch.tensor([length - 1]), keys).squeeze(1)  # of (H, 1, 2T - 1)
+        """sin and cos (T, K/2) of rotary positions, and the bias (H, 2T - 1) of each distance."""
+        form = layer.relative.native_form(length)
+        assert form is not None
+        return form.sin, form.cos, form.bias
 
     def _block(self, block: nn.Module) -> CBlock:
         crosses = isinstance(block, DecoderBlock)
@@ -229,8 +223,6 @@ class Layout:
     def _attention(self, layer: MultiHeadAttention, crosses: bool = False) -> CAttention:
         """Queries, keys and values by one product; across, keys and values by another, when the source is read."""
         parts = [layer.query] if crosses else [layer.query, layer.key, layer.value]
-        assert isinstance(layer.kernel, Fused)
-        scale = layer.kernel.scales[layer.kernel.score]
         return CAttention(
             project=self._linear(*parts),
             output=self._linear(layer.output),
@@ -239,27 +231,27 @@ class Layout:
             groups=layer.kv_heads,
             key_dim=layer.key_dim,
             value_dim=layer.value_dim,
-            scale=layer.key_dim**-0.5 if scale is None else scale,
+            scale=dot_scale(layer.kernel.score, layer.key_dim),
         )
 
-    def _feed_forward(self, part: FeedForward | SwiGLU) -> CFeedForward:
-        inner, outer = self._linear(part.inner), self._linear(part.outer)
-        if isinstance(part, SwiGLU):
-            return CFeedForward(inner, self._linear(part.gate), outer, SWIGLU)
-        return CFeedForward(inner, CLinear(), outer, RELU if part.activation is F.relu else GELU)
+    def _feed_forward(self, part: FeedForwardLayer) -> CFeedForward:
+        form = part.native_form()
+        assert form is not None
+        gate = CLinear() if form.gate is None else self._linear(form.gate)
+        code = ACTIVATIONS[form.activation, form.gate is not None]
+        return CFeedForward(self._linear(form.inner), gate, self._linear(form.outer), code)
 
-    def _residual(self, around: AddNorm) -> CResidual:
-        norm = self._norm(around.norm)
-        if isinstance(around, NormAddNorm):
-            return CResidual(before=norm, inside=self._norm(around.outer_norm))
-        return CResidual(before=norm) if isinstance(around, NormAdd) else CResidual(after=norm)
+    def _residual(self, around: Residual) -> CResidual:
+        form = around.native_form()
+        assert form is not None
+        norms = {"before": form.before, "inside": form.inside, "after": form.after}
+        return CResidual(**{where: self._norm(norm) for where, norm in norms.items() if norm is not None})
 
     def _norm(self, norm: nn.Module) -> CNorm:
-        if isinstance(norm, nn.Identity):
-            return CNorm(kind=NO_NORM)
-        shift = norm.bias if isinstance(norm, nn.LayerNorm) else None
-        kind = LAYER_NORM if isinstance(norm, nn.LayerNorm) else RMS_NORM
-        return CNorm(self._keep(norm.weight), None if shift is None else self._keep(shift), norm.eps, kind)  # type: ignore[arg-type]
+        assert isinstance(norm, NativeNorm)
+        form = norm.native_form()
+        gain, shift = (None if x is None else self._keep(x) for x in (form.gain, form.shift))
+        return CNorm(gain, shift, form.eps, NORMS[form.kind])
 
     def _linear(self, *parts: nn.Linear) -> CLinear:
         """One product for several, whose outputs stand side by side."""
@@ -285,27 +277,34 @@ class Layout:
         return own.data_ptr()
 
 
-def stack_that_writes(network: AttentionWriter | LanguageModel) -> Encoder | Decoder:
-    """The blocks that a token passes on its way to the next."""
-    return network.decoder if isinstance(network, AttentionWriter) else network.stack
-
-
-def input_that_is_written(network: AttentionWriter | LanguageModel) -> TokenInput:
-    """What makes vectors of the tokens that were written."""
-    return network.target if isinstance(network, AttentionWriter) else network.tokens
-
-
-def is_transformer_that_writes(network: object) -> TypeGuard[AttentionWriter | LanguageModel]:
-    """Whether it has steps at all."""
-    return isinstance(network, AttentionWriter | LanguageModel) and not isinstance(network, MaskedLanguageModel)
+def is_decoder(network: object) -> TypeGuard[TransformerDecoder]:
+    """Whether a network is a Transformer that generates tokens."""
+    return isinstance(network, TransformerDecoder)
 
 
 def unsupported(stack: nn.Module) -> Iterator[str]:
-    """The parts of a stack that the engines of our own do not have."""
+    """The parts of a stack that have no native form."""
     for part in stack.modules():
         if isinstance(part, MultiHeadAttention) and not isinstance(part.kernel, Fused):
             yield "a score or a way of weighing of its own"
-        if isinstance(part, AddNorm) and not isinstance(part.norm, nn.LayerNorm | nn.RMSNorm):
-            yield f"the norm {type(part.norm).__name__}"
-        if isinstance(part, FeedForward) and part.activation not in (F.relu, F.gelu):
+        if isinstance(part, RelativePositions) and part.native_form(1) is None:
+            yield f"the positions {part.scheme}"
+        if isinstance(part, Residual):
+            yield from _unsupported_residual(part)
+        if isinstance(part, FeedForwardLayer) and not _knows_feed_forward(part):
             yield "an activation of its own"
+
+
+def _unsupported_residual(residual: Residual) -> Iterator[str]:
+    form = residual.native_form()
+    if form is None:
+        yield f"the placement {type(residual).__name__}"
+        return
+    for norm in (form.before, form.inside, form.after):
+        if norm is not None and not (isinstance(norm, NativeNorm) and norm.native_form().kind in NORMS):
+            yield f"the norm {type(norm).__name__}"
+
+
+def _knows_feed_forward(part: FeedForwardLayer) -> bool:
+    form = part.native_form()
+    return form is not None and (form.activation, form.gate is not None) in ACTIVATIONS

@@ -15,9 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.nn import AddNorm, DecoderBlock, FeedForward, MultiHeadAttention, NormAdd, NormAddNorm, SwiGLU
-from clearhead.nn.attention import Fused, share_heads
-from clearhead.nn.positions import turned
+from clearhead.nn import DecoderBlock, MultiHeadAttention, Residual
+from clearhead.nn.attention import share_heads
+from clearhead.nn.native import FeedForwardForm
+from clearhead.nn.positions import apply_rotary
+from clearhead.nn.scores import dot_scale
 
 
 class Past(NamedTuple):
@@ -76,12 +78,13 @@ class Product(nn.Module):
 class Around(nn.Module):
     """Add & norm in its three placements: after(x + inside(part(before(x))))."""
 
-    def __init__(self, residual: AddNorm):
+    def __init__(self, residual: Residual):
         super().__init__()
-        first = isinstance(residual, NormAdd | NormAddNorm)
-        self.before = residual.norm if first else nn.Identity()
-        self.inside = residual.outer_norm if isinstance(residual, NormAddNorm) else nn.Identity()
-        self.after = nn.Identity() if first else residual.norm
+        form = residual.native_form()
+        assert form is not None
+        self.before, self.inside, self.after = (
+            nn.Identity() if norm is None else norm for norm in (form.before, form.inside, form.after)
+        )
 
 
 class SelfAttention(nn.Module):
@@ -107,7 +110,7 @@ class SelfAttention(nn.Module):
         q, k = q.view(rows, self.heads, self.key_dim), k.view(rows, self.groups, self.key_dim)
         if len(past.turns) > 0:
             turn = past.turns[number]
-            q, k = turned(q, turn[0], turn[1]), turned(k, turn[0], turn[1])
+            q, k = apply_rotary(q, turn[0], turn[1]), apply_rotary(k, turn[0], turn[1])
         keys.select(2, last).copy_(k)
         values.select(2, last).copy_(v.view(rows, self.groups, self.value_dim))
         pairs = rows * self.groups
@@ -166,18 +169,18 @@ class CrossAttention(nn.Module):
 
 def _scale(layer: MultiHeadAttention) -> float:
     """What scores are multiplied with: queries are, once and for all."""
-    assert isinstance(layer.kernel, Fused)
-    scale = layer.kernel.scales[layer.kernel.score]
-    return layer.key_dim**-0.5 if scale is None else scale
+    scale = dot_scale(layer.kernel.score, layer.key_dim)
+    assert scale is not None
+    return scale
 
 
 class Feed(nn.Module):
     """Linear, nonlinearity, linear."""
 
-    def __init__(self, part: FeedForward):
+    def __init__(self, part: FeedForwardForm):
         super().__init__()
         self.inner, self.outer = Product(part.inner), Product(part.outer)
-        self.activation = nn.ReLU() if part.activation is F.relu else nn.GELU()
+        self.activation = nn.ReLU() if part.activation == "relu" else nn.GELU()
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D) -> (B, D)."""
@@ -187,8 +190,9 @@ class Feed(nn.Module):
 class GatedFeed(nn.Module):
     """Gate and inner layer by one product."""
 
-    def __init__(self, part: SwiGLU):
+    def __init__(self, part: FeedForwardForm):
         super().__init__()
+        assert part.gate is not None
         self.inner, self.outer = Product(part.gate, part.inner), Product(part.outer)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -231,8 +235,8 @@ class Block(nn.Module):
         self.around_self, self.attention = Around(block.residual1), SelfAttention(block.self_attention)
         self.cross = Cross(block) if is_decoder else NoCross()
         self.around_feed = Around(block.residual3 if is_decoder else block.residual2)
-        part = block.feed_forward
-        self.feed = GatedFeed(part) if isinstance(part, SwiGLU) else Feed(part)
+        part = block.feed_forward.native_form()
+        self.feed = Feed(part) if part.gate is None else GatedFeed(part)
 
     def forward(self, x: Tensor, past: Past, across: Across, number: int) -> Tensor:
         """(B, D) -> (B, D)."""

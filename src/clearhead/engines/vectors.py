@@ -7,7 +7,6 @@ from torch import Tensor
 
 from clearhead.engines.layout import CInput
 from clearhead.models.assemble import TokenInput
-from clearhead.nn.positions import NoPositions
 
 
 class Vectors:
@@ -20,10 +19,10 @@ class Vectors:
 
     def reach(self, end: int) -> bool:
         """Whether places are added, and there are so many."""
-        if self.concatenated:
+        if self.concatenated or not self.embed.positions.is_added:
             return False
         if end > self.places.size(1):
-            room = min(2 * end, getattr(self.embed.positions, "length", 2 * end))
+            room = min(2 * end, self.embed.positions.max_length or 2 * end)
             if end > room:
                 return False
             with torch.inference_mode():
@@ -43,5 +42,5 @@ class Vectors:
 
     def structure(self) -> CInput:
         """The same for native code, as far as it reaches."""
-        added = None if isinstance(self.embed.positions, NoPositions) else self.places.data_ptr()
+        added = self.places.data_ptr() if self.embed.positions.has_vectors else None
         return CInput(self.embed.tokens.table.weight.data_ptr(), added, self.embed.tokens.scale)

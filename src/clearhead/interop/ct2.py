@@ -18,16 +18,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import FeedForwardName, ModelConfig
 from clearhead.errors import EngineError
-from clearhead.models.lm import LanguageModel, MaskedLanguageModel
+from clearhead.models.config import ModelConfig
+from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import Seq2Seq
+from clearhead.nn import NoRelativePositions, softmax
+from clearhead.nn.native import NativeNorm
+from clearhead.nn.scores import dot_scale
 from clearhead.text import UNKNOWN, Tokenizer
 
 POSITIONS = 4096  # rows of a table of sines; a learned one has its own length
 
-ACTIVATIONS: dict[FeedForwardName, str] = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}  # the library's names
-AT_THE_INPUT = ("sinusoidal", "learned", "none")  # positions of which the library is given a table
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # our name: the library's
+IN_HEADS = ("rotary", "alibi", "t5")  # schemes that the library computes itself; it reads others from a table
 
 
 def library() -> Any:
@@ -40,27 +43,45 @@ def library() -> Any:
 
 def reasons_against(network: nn.Module) -> list[str]:
     """What CTranslate2 cannot express of a network; empty where it can express all."""
-    if not isinstance(network, Seq2Seq | LanguageModel) or isinstance(network, MaskedLanguageModel):
+    if not isinstance(network, Seq2Seq | LanguageModel):
         return [f"{type(network).__name__}: it knows Transformers that translate or go on with a text"]
-    return list(_without_words(network.config, reads=isinstance(network, Seq2Seq)))
+    return list(_unsupported_settings(network))
 
 
-def _without_words(config: ModelConfig, reads: bool) -> Iterator[str]:
-    """The settings that it has no words for; `reads` where there is an encoder."""
-    if config.score not in ("dot", "scaled_dot"):
+def _unsupported_settings(network: Seq2Seq | LanguageModel) -> Iterator[str]:
+    """The settings that CTranslate2 has no form of."""
+    config, block = network.config, _first_block(network)
+    kernel, positions = block.self_attention.kernel, network.decoder_input.positions
+    if dot_scale(kernel.score, 1) is None:
         yield f"model.score={config.score}"
-    if config.hard:
+    if kernel.normalize is not softmax:
         yield "model.hard"
-    if config.norm == "batch":
-        yield "model.norm=batch"
+    if not isinstance(block.residual1.norm, NativeNorm):
+        yield f"model.norm={config.norm}"
+    if block.residual1.native_form() is None:
+        yield f"model.placement={config.placement}"
+    if block.feed_forward.native_form() is None:
+        yield f"model.feed_forward={config.feed_forward}"
     if config.position_concat:
         yield "model.position_concat"
-    if config.positions == "alibi" and reads:
+    elif not (positions.is_added and _scheme(network) in ("", *IN_HEADS)):
+        yield f"model.positions={config.positions}"
+    if _scheme(network) == "alibi" and isinstance(network, Seq2Seq):
         yield "model.positions=alibi in an encoder"
     if config.window is not None:
         yield f"model.window={config.window}"
     if (config.key_dim or config.dim // config.heads) != (config.value_dim or config.dim // config.heads):
         yield "model.key_dim and model.value_dim that differ"
+
+
+def _first_block(network: Seq2Seq | LanguageModel) -> Any:
+    return network.decoder_stack.blocks[0]
+
+
+def _scheme(network: Seq2Seq | LanguageModel) -> str:
+    """The position scheme inside the heads, or "" if there is none."""
+    relative = _first_block(network).self_attention.relative
+    return "" if isinstance(relative, NoRelativePositions) else relative.scheme
 
 
 def tokens_of(tokenizer: Tokenizer) -> list[str]:
@@ -105,14 +126,14 @@ def save(
 
 def _translator(specs: Any, network: Seq2Seq) -> Any:
     config = network.config
-    encoder = specs.transformer_spec.TransformerEncoderSpec(**_sizes(specs, config))
+    encoder = specs.transformer_spec.TransformerEncoderSpec(**_sizes(specs, network))
     decoder = specs.transformer_spec.TransformerDecoderSpec(
-        **_sizes(specs, config), external_pre_post_encoder_layers=config.placement == "around"
+        **_sizes(specs, network), external_pre_post_encoder_layers=config.placement == "around"
     )
     _fill_stack(encoder, network.encoder, config)
     _fill_stack(decoder, network.decoder, config)
-    _fill_input(encoder, encoder.embeddings[0], network.source, config)
-    _fill_input(decoder, decoder.embeddings, network.target, config)
+    _fill_input(encoder, encoder.embeddings[0], network.source, network)
+    _fill_input(decoder, decoder.embeddings, network.target, network)
     _fill_linear(decoder.projection, network.output.linear)
     return specs.transformer_spec.TransformerSpec(encoder, decoder)
 
@@ -120,16 +141,18 @@ def _translator(specs: Any, network: Seq2Seq) -> Any:
 def _language_model(specs: Any, network: LanguageModel) -> Any:
     config = network.config
     decoder = specs.transformer_spec.TransformerDecoderSpec(
-        **_sizes(specs, config), with_encoder_attention=False, alibi=config.positions == "alibi"
+        **_sizes(specs, network), with_encoder_attention=False, alibi=_scheme(network) == "alibi"
     )
     _fill_stack(decoder, network.stack, config)
-    _fill_input(decoder, decoder.embeddings, network.tokens, config)
+    _fill_input(decoder, decoder.embeddings, network.tokens, network)
     _fill_linear(decoder.projection, network.output.linear)
     return specs.transformer_spec.TransformerDecoderModelSpec(decoder)
 
 
-def _sizes(specs: Any, config: ModelConfig) -> dict[str, Any]:
-    """What either stack is told."""
+def _sizes(specs: Any, network: Seq2Seq | LanguageModel) -> dict[str, Any]:
+    """The settings of both stacks."""
+    config, block, scheme = network.config, _first_block(network), _scheme(network)
+    feed_forward = block.feed_forward.native_form()
     return {
         "num_layers": config.layers,
         "num_heads": config.heads,
@@ -137,11 +160,11 @@ def _sizes(specs: Any, config: ModelConfig) -> dict[str, Any]:
         "head_dim": config.key_dim,
         "pre_norm": config.placement != "after",
         "pre_post_layer_norm": config.placement == "around",
-        "rms_norm": config.norm == "rms",
-        "activation": specs.common_spec.Activation[ACTIVATIONS[config.feed_forward]],
-        "ffn_glu": config.feed_forward == "swiglu",
-        "relative_attention_bias": config.positions == "t5",
-        "rotary_dim": 0 if config.positions == "rotary" else None,  # 0: all of a head
+        "rms_norm": block.residual1.norm.native_form().kind == "rms",
+        "activation": specs.common_spec.Activation[ACTIVATIONS[feed_forward.activation]],
+        "ffn_glu": feed_forward.gate is not None,
+        "relative_attention_bias": scheme == "t5",
+        "rotary_dim": 0 if scheme == "rotary" else None,  # 0: all of a head
         "rotary_interleave": False,  # our pairs are (i, i + K/2)
         "rotary_base": config.position_base,
     }
@@ -160,29 +183,22 @@ def _tell(spec: Any, vocabulary: list[str], start: int, stop: int) -> None:
         spec.register_vocabulary(vocabulary)
 
 
-def _fill_input(stack: Any, embedding: Any, own: Any, config: ModelConfig) -> None:
+def _fill_input(stack: Any, embedding: Any, own: Any, network: Seq2Seq | LanguageModel) -> None:
     """Token vectors and their positions."""
     embedding.weight = _weight(own.tokens.table.weight)  # (N, D)
     stack.scale_embeddings = own.tokens.scale
-    if config.positions in AT_THE_INPUT:
-        stack.position_encodings.encodings = _weight(_table(own.positions, config))
-
-
-def _table(own: Any, config: ModelConfig) -> Tensor:
-    """The vector of each position, (positions, D)."""
-    if config.positions == "learned":
-        table: Tensor = own.table.weight
-        return table
-    silent = torch.zeros(POSITIONS, config.dim)
-    return silent if config.positions == "none" else silent + own.encode(POSITIONS)
+    if _scheme(network) == "":
+        vectors = own.positions.vectors(POSITIONS)  # (positions, D)
+        table = torch.zeros(POSITIONS, network.config.dim) if vectors is None else vectors
+        stack.position_encodings.encodings = _weight(table)
 
 
 def _fill_stack(stack: Any, own: Any, config: ModelConfig) -> None:
     """Every block, and the norm after them."""
     for layer, block in zip(stack.layer, own.blocks, strict=True):
-        _fill_self_attention(layer.self_attention, block.self_attention, config)
+        _fill_self_attention(layer.self_attention, block.self_attention)
         if hasattr(layer, "attention"):
-            _fill_cross_attention(layer.attention, block.cross_attention, config)
+            _fill_cross_attention(layer.attention, block.cross_attention)
         _fill_feed_forward(layer.ffn, block.feed_forward)
         _fill_norms(layer, block, config)
     if config.placement != "after":
@@ -213,28 +229,29 @@ def _fill_norms_around(layer: Any, block: Any) -> None:
         _fill_norm(layer.external_post_encoder_attention_layer_norm, block.residual2.outer_norm)
 
 
-def _fill_self_attention(attention: Any, own: Any, config: ModelConfig) -> None:
+def _fill_self_attention(attention: Any, own: Any) -> None:
     """Queries, keys and values by one product."""
     _fill_linear(attention.linear[0], own.query, own.key, own.value)
     _fill_linear(attention.linear[1], own.output)
-    _fill_scale(attention, config)
-    if config.positions == "t5":
+    _fill_scale(attention, own)
+    if own.relative.scheme == "t5":
         attention.relative_attention_bias = _weight(own.relative.table.weight)  # (buckets, H)
         attention.relative_attention_max_distance = torch.tensor(own.relative.longest, dtype=torch.int32).numpy()
 
 
-def _fill_cross_attention(attention: Any, own: Any, config: ModelConfig) -> None:
+def _fill_cross_attention(attention: Any, own: Any) -> None:
     """Keys and values by one product."""
     _fill_linear(attention.linear[0], own.query)
     _fill_linear(attention.linear[1], own.key, own.value)
     _fill_linear(attention.linear[2], own.output)
-    _fill_scale(attention, config)
+    _fill_scale(attention, own)
 
 
-def _fill_scale(attention: Any, config: ModelConfig) -> None:
-    """What a score is multiplied with; 1 / √K unless said."""
-    if config.score == "dot":
-        attention.queries_scale = 1.0
+def _fill_scale(attention: Any, own: Any) -> None:
+    """The factor of q · k, where it is not the library's 1 / √K."""
+    scale = dot_scale(own.kernel.score, own.key_dim)
+    if scale != own.key_dim**-0.5:
+        attention.queries_scale = scale
 
 
 def _fill_feed_forward(part: Any, own: Any) -> None:

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from clearhead.nn import Explicit, Fused, Mask, softmax
-from clearhead.nn.attention import Weigh, share_heads
+from clearhead.nn import Explicit, Mask, softmax
+from clearhead.nn.attention import Normalize, share_heads
 from clearhead.nn.positions import Bias
-from clearhead.nn.scores import Score
+from clearhead.nn.scores import Score, dot_scale
 
 Weights = Callable[[Tensor, Tensor, Mask, int, Bias | None], Tensor]  # q, k, mask, offset, bias -> (B, H, T, S)
 STRIP = 2**19  # numbers of the matrix that are computed at once: they stay in the processor's cache
@@ -32,7 +32,7 @@ class AttentionCall:
     """What a layer attended with: all that `Fused` and `Explicit` are made of and given, and what came out."""
 
     score: Score
-    weigh: Weigh
+    normalize: Normalize
     q: Tensor  # (B, H, T, D)
     k: Tensor  # (B, G, S, D)
     v: Tensor  # (B, G, S, V)
@@ -79,7 +79,8 @@ class AttentionCall:
 
     def scores(self) -> Tensor:
         """(B, H, T, S): what the softmax reads, before the mask."""
-        return self._put_together(self._strips(Explicit(self.score, weigh=lambda scores, _: scores).weights, Mask()))
+        equation = Explicit(self.score, normalize=lambda scores, _: scores)
+        return self._put_together(self._strips(equation.weights, Mask()))
 
     def visible(self) -> Tensor:
         """(B, T, S): True = may be seen."""
@@ -89,9 +90,10 @@ class AttentionCall:
 
     @property
     def _weigh(self) -> Weights:
-        if self.weigh is softmax and self.score in Fused.scales:
-            return partial(softmax_of_products, Fused.scales[self.score])
-        return Explicit(self.score, self.weigh).weights
+        scale = dot_scale(self.score, self.q.size(-1))
+        if self.normalize is softmax and scale is not None:
+            return partial(softmax_of_products, scale)
+        return Explicit(self.score, self.normalize).weights
 
     @property
     def _rows_at_once(self) -> int:
@@ -143,14 +145,11 @@ class Strip:
     found: Tensor  # (B, H, queries, keys)
 
 
-def softmax_of_products(
-    scale: float | None, q: Tensor, k: Tensor, mask: Mask, offset: int, bias: Bias | None
-) -> Tensor:
+def softmax_of_products(scale: float, q: Tensor, k: Tensor, mask: Mask, offset: int, bias: Bias | None) -> Tensor:
     """As `Explicit.weights` for dot products, with as little memory traffic as it takes.
 
     The mask is a table, or only causal: then all queries see the keys up to the first of them.
     """
-    scale = q.size(-1) ** -0.5 if scale is None else scale
     nothing, pairs = q.new_empty(()), (q.flatten(0, 1), k.flatten(0, 1).mT)  # (B H, T, D), (B H, D, S)
     scores = torch.baddbmm(nothing, *pairs, beta=0, alpha=scale).view(*q.shape[:3], -1)  # (B, H, T, S)
     if bias is not None:

@@ -147,7 +147,7 @@ def _of(stack: str, piece: Piece) -> Piece:
 
 def _every_score(layer: MultiHeadAttention, q: Tensor, k: Tensor) -> Tensor:
     """q (H, T, D), k (G, T, D) -> (H, T, T), before the mask."""
-    equation = Explicit(layer.kernel.explicit().score, weigh=lambda scores, _mask: scores)
+    equation = Explicit(layer.kernel.explicit().score, normalize=lambda scores, _mask: scores)
     with torch.no_grad():
         return equation.weights(q[None], k[None], Mask(), bias=layer.relative.bias)[0]
 

@@ -25,8 +25,9 @@ from torch.nn import functional as F
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.capture import capture
+from clearhead.look.probes import probes
 from clearhead.look.storing import rounded
-from clearhead.models.lm import LanguageModel
+from clearhead.models.base import Model
 
 FORMAT = "clearhead-induction-1"
 
@@ -80,7 +81,8 @@ def induction(
 
 def must_look_back(model: nn.Module) -> None:
     """Refuse a model that cannot have such heads."""
-    if not (isinstance(model, LanguageModel) and model.causal):
+    causal = isinstance(model, Model) and model.is_causal_lm
+    if not (causal and "decoder.0.self.weights" in probes(model)):
         raise ProbeError("induction heads belong to a language model that attends to what came before; load such a one")
 
 

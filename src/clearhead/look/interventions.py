@@ -34,13 +34,11 @@ from clearhead.look.probes import Probe, probes
 from clearhead.nn import (
     Explicit,
     Fused,
-    LearnedPositions,
+    InputPositions,
     Mask,
     MultiHeadAttention,
-    RelativePositions,
-    SinusoidalPositions,
+    NoRelativePositions,
 )
-from clearhead.nn.positions import Combine
 from clearhead.nn.scores import scaled_dot
 
 Kernel = Fused | Explicit
@@ -209,10 +207,10 @@ def positions_off(model: nn.Module) -> Iterator[None]:
     """The order of the tokens is left out, at the input and inside the heads."""
     with ExitStack() as parts:
         for part in _input_positions(model):
-            parts.enter_context(_swapped(part, "combine", _combine(part, torch.zeros_like)))
+            parts.enter_context(part.changed(torch.zeros_like))
         for layer in model.modules():
             if isinstance(layer, MultiHeadAttention):
-                parts.enter_context(_swapped(layer, "relative", RelativePositions()))
+                parts.enter_context(_swapped(layer, "relative", NoRelativePositions()))
         yield
 
 
@@ -224,19 +222,12 @@ def positions_averaged(model: nn.Module) -> Iterator[None]:
         raise ProbeError("this model has no position vectors at its input to average; positions_off leaves order out")
     with ExitStack() as parts:
         for part in found:
-            mean = _combine(part, lambda positions: positions.mean(-2, keepdim=True).expand_as(positions))
-            parts.enter_context(_swapped(part, "combine", mean))
+            parts.enter_context(part.changed(lambda vectors: vectors.mean(-2, keepdim=True).expand_as(vectors)))
         yield
 
 
-def _input_positions(model: nn.Module) -> list[SinusoidalPositions | LearnedPositions]:
-    return [part for part in model.modules() if isinstance(part, SinusoidalPositions | LearnedPositions)]
-
-
-def _combine(part: SinusoidalPositions | LearnedPositions, instead: Callable[[Tensor], Tensor]) -> Combine:
-    """Tokens with other vectors than those of their positions."""
-    combine = part.combine
-    return lambda x, positions: combine(x, instead(positions))
+def _input_positions(model: nn.Module) -> list[InputPositions]:
+    return [part for part in model.modules() if isinstance(part, InputPositions) and part.has_vectors]
 
 
 @contextmanager

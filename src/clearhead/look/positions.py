@@ -13,7 +13,6 @@ turn queries and keys, and a product is what is left of the score of a vector wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +22,7 @@ from torch.nn import functional as F
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.storing import rounded
-from clearhead.nn import Alibi, LearnedPositions, Rotary, SinusoidalPositions, T5Relative
+from clearhead.nn import PositionScheme
 
 FORMAT = "clearhead-positions-1"
 LENGTH = 64  # positions to look at, if not said
@@ -75,47 +74,17 @@ class Positions:
 
 
 def positions(model: nn.Module, length: int | None = None) -> dict[str, Positions]:
-    """Every position scheme of a model, by its name there; without a length, all of a learned table."""
+    """Every position scheme of a model, by the name of its module; without a length, all of a learned table."""
+    found = {}
     with torch.no_grad():
-        found = {name: LOOKS[type(part)](part, length) for name, part in model.named_modules() if type(part) in LOOKS}
+        for name, part in model.named_modules():
+            if isinstance(part, PositionScheme):
+                shown = length or part.max_length or LENGTH
+                if (products := part.products(shown)) is not None:
+                    found[name] = Positions(part.scheme, products, part.vectors(shown))
     if not found:
         raise ProbeError("this model has no positions: it is recurrent, or was trained with model.positions=none")
     return found
-
-
-def _sinusoidal(part: SinusoidalPositions, length: int | None) -> Positions:
-    return _of_vectors("sinusoidal", part.encode(length or LENGTH))
-
-
-def _learned(part: LearnedPositions, length: int | None) -> Positions:
-    return _of_vectors("learned", part.table.weight.detach()[:length].clone())
-
-
-def _of_vectors(scheme: str, vectors: Tensor) -> Positions:
-    return Positions(scheme, (vectors @ vectors.T).unsqueeze(0), vectors)
-
-
-def _rotary(part: Rotary, length: int | None) -> Positions:
-    same = torch.ones(1, 1, length or LENGTH, part.waves.dim) / part.waves.dim**0.5  # (1, 1, T, D), each of length 1
-    turned = part.rotate(same, 0)[0, 0]  # (T, D)
-    return Positions("rotary", (turned @ turned.T).unsqueeze(0))
-
-
-def _added(scheme: str) -> Callable[[Any, int | None], Positions]:
-    def look(part: Alibi | T5Relative, length: int | None) -> Positions:
-        place = torch.arange(length or LENGTH)
-        return Positions(scheme, part.bias(place, place))
-
-    return look
-
-
-LOOKS: dict[type[nn.Module], Callable[[Any, int | None], Positions]] = {
-    SinusoidalPositions: _sinusoidal,
-    LearnedPositions: _learned,
-    Rotary: _rotary,
-    Alibi: _added("alibi"),
-    T5Relative: _added("t5"),
-}
 
 
 def _maybe(tensor: Tensor | None) -> Any:

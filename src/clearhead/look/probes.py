@@ -26,9 +26,8 @@ from torch import Tensor, nn
 
 from clearhead.look.call import SEEN, AttentionCall
 from clearhead.look.memory import cell_memory
-from clearhead.models.lm import LanguageModel
+from clearhead.models.base import Model
 from clearhead.models.rnn import AttentionDecoder, ContextDecoder
-from clearhead.models.rnn_lm import RnnLanguageModel
 from clearhead.nn import (
     Decoder,
     DecoderBlock,
@@ -44,7 +43,6 @@ from clearhead.nn import (
     TokenOutput,
 )
 
-Stack = Encoder | Decoder | Recurrent | ContextDecoder | AttentionDecoder
 Heads = list[int] | None  # those that are asked for; None = all
 Read = Callable[["Computed", Heads], Tensor]
 Instead = Callable[..., tuple[Tensor, Tensor]]  # what the module is given -> what it gives, what is seen of it
@@ -81,25 +79,14 @@ def probes(model: nn.Module) -> dict[str, Probe]:
     return found
 
 
-def stacks(model: nn.Module) -> dict[str, Stack]:
+def stacks(model: nn.Module) -> dict[str, nn.Module]:
     """What reads tokens layer by layer: an encoder, a decoder, or both."""
-    found: dict[str, Stack] = {}
-    inner: set[nn.Module] = set()  # what a part that is already there consists of
-    causal: set[nn.Module] = set()
-    for part in _around_stacks(model):
-        match part:
-            case LanguageModel(causal=True):
-                causal.add(part.stack)
-            case RnnLanguageModel():
-                causal.add(part.network)
-            case Decoder():
-                found["decoder"] = part
-            case ContextDecoder() | AttentionDecoder():
-                found["decoder"] = part
-                inner.add(part.network)
-            case Encoder() | Recurrent() if part not in inner:
-                found["decoder" if part in causal else "encoder"] = part
-    return {name: found[name] for name in ("encoder", "decoder") if name in found}
+    for part in model.modules():
+        if isinstance(part, Model):
+            return part.stacks()
+    parts = list(_around_stacks(model))  # of a model that is assembled by hand
+    found = [("encoder", part) for part in parts if isinstance(part, Encoder | Recurrent)]
+    return dict(found + [("decoder", part) for part in parts if isinstance(part, Decoder)])
 
 
 def _around_stacks(module: nn.Module) -> Iterator[nn.Module]:
@@ -110,7 +97,7 @@ def _around_stacks(module: nn.Module) -> Iterator[nn.Module]:
             yield from _around_stacks(child)
 
 
-def _of_stack(at: str, stack: Stack) -> Named:
+def _of_stack(at: str, stack: nn.Module) -> Named:
     """Everything that has a name below `at`."""
     match stack:
         case Encoder() | Decoder():
@@ -183,7 +170,7 @@ def _readers(make: MakeCall) -> dict[str, Read]:
 def _through_kernel(computed: Computed) -> AttentionCall:
     """Of `Fused` or `Explicit`."""
     kernel, (q, k, v, mask, offset, bias) = computed.module, computed.given
-    return AttentionCall(kernel.score, kernel.weigh, q, k, v, mask, offset, bias, computed.gave)
+    return AttentionCall(kernel.score, kernel.normalize, q, k, v, mask, offset, bias, computed.gave)
 
 
 def _without_kernel(kernel: Fused) -> Instead:
@@ -201,8 +188,8 @@ def _aligned(computed: Computed) -> AttentionCall:
     decoder, (_, memory, last), (states, _) = computed.module, computed.given, computed.gave
     before = torch.cat((last.top.unsqueeze(1), states[:, :-1]), dim=1)  # (B, T, D)
     q, k, mask = before.unsqueeze(1), memory.states.unsqueeze(1), Mask(table=memory.real)
-    context = Explicit(decoder.score, decoder.weigh)(q, k, k, mask, 0, None)  # (B, 1, T, D)
-    return AttentionCall(decoder.score, decoder.weigh, q, k, k, mask, 0, None, context)
+    context = Explicit(decoder.score, decoder.normalize)(q, k, k, mask, 0, None)  # (B, 1, T, D)
+    return AttentionCall(decoder.score, decoder.normalize, q, k, k, mask, 0, None, context)
 
 
 # --- recurrent layers ---
@@ -253,7 +240,7 @@ def one_layer(cells: Recurrent, layer: int) -> Recurrent:
     ways = 2 if whole.bidirectional else 1
     inputs = whole.input_size if layer == 0 else ways * whole.hidden_size
     with torch.device("meta"):  # where no random numbers are drawn
-        alone = Recurrent(kind, inputs, whole.hidden_size, both_ways=whole.bidirectional)  # type: ignore[arg-type]
+        alone = Recurrent(kind, inputs, whole.hidden_size, both_ways=whole.bidirectional)
     mark = f"_l{layer}"
     weights = {name.replace(mark, "_l0"): each for name, each in whole.named_parameters() if mark in name}
     alone.network.load_state_dict(weights, assign=True)

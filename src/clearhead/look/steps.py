@@ -28,52 +28,27 @@ from clearhead.look.probes import stacks
 from clearhead.look.storing import rounded
 from clearhead.models.rnn import AttentionDecoder
 from clearhead.nn import (
-    Additive,
-    AddNorm,
-    Bilinear,
-    Cosine,
     Decoder,
     DecoderBlock,
     Encoder,
     EncoderBlock,
     Explicit,
-    FeedForward,
     MultiHeadAttention,
-    NormAdd,
-    NormAddNorm,
-    SwiGLU,
+    Residual,
     additive,
     attention,
-    cosine,
     dot,
     pick_one,
     scaled_dot,
     softmax,
 )
-from clearhead.nn.attention import Weigh, join_heads
-from clearhead.nn.scores import Score
+from clearhead.nn.attention import Normalize, join_heads
+from clearhead.nn.scores import Score, score_equation
 
 FORMAT = "clearhead-steps-1"
 PACKAGE = Path(__file__).parents[1]
 
 Code = tuple[Callable[..., Any], str]  # a function, and what the line in it says
-
-SCORES: dict[Any, str] = {
-    dot: "s_j = q · k_j",
-    cosine: "s_j = q · k_j / (|q| |k_j|)",
-    Cosine: "s_j = τ q · k_j / (|q| |k_j|)",
-    Additive: "s_j = wᵀ tanh(W_q q + W_k k_j)",
-    Bilinear: "s_j = qᵀ B k_j",
-}
-PLACEMENTS: dict[type, tuple[str, str]] = {  # what a part reads, and what becomes of its output z
-    AddNorm: ("x", "Norm(x + z)"),
-    NormAdd: ("Norm(x)", "x + z"),
-    NormAddNorm: ("Norm(x)", "x + Norm(z)"),
-}
-FEED_FORWARDS: dict[type, str] = {
-    FeedForward: "φ(y W_1 + b_1) W_2 + b_2",
-    SwiGLU: "(swish(y W_g) · y W_1) W_2",
-}
 
 
 @dataclass(frozen=True)
@@ -149,7 +124,7 @@ def steps(look: Look, layer: int, head: int, query: int, kind: str | None = None
             own = block.cross_attention if kind == "decoder.cross" else block.self_attention
             found = [*_head_steps(_through_layer(asked, own, query)), *_block_steps(look, block, kind, layer, query)]
         case AttentionDecoder():
-            aligned = replace(asked, score=stack.score, weigh=stack.weigh)
+            aligned = replace(asked, score=stack.score, normalize=stack.normalize)
             found = [*_head_steps(aligned), _state_step(look, query)]
         case _:
             found = _head_steps(_as_seen(asked, seen.scores[layer][head, query], seen.weights[layer][head, query]))
@@ -176,7 +151,7 @@ class _Asked:
     head: int
     mask: Tensor | None = None  # (S,), where anything is hidden from any query
     score: Score = scaled_dot
-    weigh: Weigh = softmax
+    normalize: Normalize = softmax
     bias: Tensor | None = None  # (S,) what the distance adds
     scores: Tensor | None = None  # (S,) where only they are known, and no score that gives them
     weights: Tensor | None = None  # (S,) likewise
@@ -201,7 +176,7 @@ def _through_layer(asked: _Asked, layer: MultiHeadAttention, query: int) -> _Ask
     return replace(
         asked,
         score=equation.score,
-        weigh=equation.weigh,
+        normalize=equation.normalize,
         bias=bias,
         adding=(Explicit.weights, "scores + added"),
         mixing=(Explicit.forward, "share_heads(v"),
@@ -223,7 +198,7 @@ def _head_steps(asked: _Asked) -> list[Step]:
     if mask is not None:
         equation = "s_j + L_j,  L_j = 0 where key j may be seen, -∞ where not"
         found.append(_step("mask", equation, scores + additive(mask, scores.dtype), (softmax, "masked_fill")))
-    weights = asked.weigh(scores, mask) if asked.weights is None else asked.weights  # (S,)
+    weights = asked.normalize(scores, mask) if asked.weights is None else asked.weights  # (S,)
     weighted = weights.unsqueeze(-1) * asked.values  # (S, V)
     found += [_weigh_step(asked, weights), _step("weight", "a_j v_j", weighted, asked.mixing)]
     of_keys = [replace(step, labels=asked.labels) for step in found]
@@ -236,8 +211,8 @@ def _score_steps(asked: _Asked) -> list[Step]:
     if asked.scores is not None:
         return [_step("score", "s_j = score(q, k_j)", asked.scores, (Explicit.weights, "self.score("))]
     if score is not scaled_dot:
-        equation = SCORES.get(score, SCORES.get(type(score), "s_j = score(q, k_j)"))
-        return [_step("score", equation, score(q, k)[asked.head, 0], _score_code(score))]
+        text = score_equation(score) or "s_j = score(q, k_j)"
+        return [_step("score", text, score(q, k)[asked.head, 0], _score_code(score))]
     products = dot(q, k)[asked.head, 0]  # (S,)
     scale = f"s_j = q · k_j / √d_k,  d_k = {q.size(-1)}"
     return [
@@ -252,11 +227,11 @@ def _score_code(score: Score) -> Code:
         return type(score).forward, "return "
     if not inspect.isfunction(score):
         return Explicit.weights, "self.score("
-    return score, "return " if score in SCORES else ""
+    return score, "return " if score_equation(score) else ""
 
 
 def _weigh_step(asked: _Asked, weights: Tensor) -> Step:
-    if asked.weigh is pick_one:
+    if asked.normalize is pick_one:
         equation = "a_j = 1 for the key with the best score, 0 for the others"
         return _step("pick one", equation, weights, (pick_one, "hard = "))
     line = "scores.softmax" if asked.mask is None else "masked_fill"
@@ -279,7 +254,7 @@ class _Part:
     name: str
     equation: str
     compute: Callable[[Tensor], Tensor]
-    residual: AddNorm
+    residual: Residual
     code: Code
 
 
@@ -311,7 +286,7 @@ def _walk(parts: list[_Part], x: Tensor) -> Iterator[tuple[_Part, Tensor, Tensor
 def _parts(look: Look, block: Any, kind: str, layer: int, query: int) -> list[_Part]:
     """In their order: self-attention, in a decoder's block cross-attention, feed-forward."""
 
-    def attending(kind: str, own: MultiHeadAttention, residual: AddNorm) -> _Part:
+    def attending(kind: str, own: MultiHeadAttention, residual: Residual) -> _Part:
         seen = look.attention[kind]
         mixed = seen.weights[layer][:, query : query + 1] @ seen.value[layer]  # (H, 1, V)
         output = own.output(join_heads(mixed[None]))  # (1, 1, D)
@@ -325,15 +300,13 @@ def _parts(look: Look, block: Any, kind: str, layer: int, query: int) -> list[_P
     return [own, cross, _feed_forward(block.feed_forward, block.residual3)]
 
 
-def _feed_forward(network: nn.Module, residual: AddNorm) -> _Part:
-    reads, _ = PLACEMENTS.get(type(residual), ("x", ""))
-    equation = f"z = {FEED_FORWARDS.get(type(network), 'FFN(y)')},  y = {reads}"
+def _feed_forward(network: nn.Module, residual: Residual) -> _Part:
+    equation = f"z = {getattr(network, 'equation', 'FFN(y)')},  y = {residual.reads}"
     return _Part("feed-forward", equation, network, residual, (type(network).forward, "return "))
 
 
-def _add_norm_step(residual: AddNorm, x: Tensor) -> Step:
-    _, equation = PLACEMENTS.get(type(residual), ("", "AddNorm(x, z)"))
-    return _step("add & norm", f"x ← {equation}", x, (type(residual).forward, "return "))
+def _add_norm_step(residual: Residual, x: Tensor) -> Step:
+    return _step("add & norm", f"x ← {residual.equation}", x, (type(residual).forward, "return "))
 
 
 # --- where an equation stands ---

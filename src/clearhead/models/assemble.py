@@ -1,85 +1,46 @@
-"""From a configuration to parts: every name a config may use, and the part it stands for.
+"""Parts from a configuration: embedding, attention, blocks and stacks, each as `ModelConfig` names it.
 
 B batch, T tokens, D width
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from clearhead.config import FeedForwardName, ModelConfig, NormName, Placement, PoolName, ScoreName
+from clearhead.models.config import ModelConfig
 from clearhead.nn import (
-    Additive,
-    AddNorm,
-    Alibi,
-    BatchNorm,
-    Bilinear,
+    FEED_FORWARDS,
+    NORMS,
+    PLACEMENTS,
+    POSITIONS,
+    SCORES,
     Cache,
-    Cosine,
     Decoder,
     DecoderBlock,
     Encoder,
     EncoderBlock,
-    FeedForward,
     GrowingCache,
-    LayerNorm,
-    LearnedPositions,
+    InputPositions,
     Mask,
     MultiHeadAttention,
-    NoPositions,
-    NormAdd,
-    NormAddNorm,
+    PositionSizes,
     RelativePositions,
-    RMSNorm,
-    Rotary,
-    SinusoidalPositions,
-    SwiGLU,
-    T5Relative,
     TokenEmbedding,
     WindowCache,
     add,
     concatenate,
-    dot,
-    first_token,
-    last_token,
-    mean_token,
     pick_one,
-    scaled_dot,
     softmax,
 )
 from clearhead.nn.dropout import Dropout
-from clearhead.nn.norm import MakeNorm
-from clearhead.nn.output import Pool
-from clearhead.nn.scores import Score
-
-# Each takes (size of one head's queries and keys, number of heads).
-SCORES: dict[ScoreName, Callable[[int, int], Score]] = {
-    "dot": lambda _, __: dot,
-    "scaled_dot": lambda _, __: scaled_dot,
-    "additive": lambda size, heads: Additive(size, heads=heads),
-    "bilinear": lambda size, heads: Bilinear(size, heads=heads),
-    "cosine": lambda _, heads: Cosine(heads),
-}
-NORMS: dict[NormName, MakeNorm] = {"layer": LayerNorm, "rms": partial(RMSNorm, eps=1e-5), "batch": BatchNorm}
-PLACEMENTS: dict[Placement, type[AddNorm]] = {"before": NormAdd, "after": AddNorm, "around": NormAddNorm}
-FEED_FORWARDS: dict[FeedForwardName, Callable[..., nn.Module]] = {
-    "relu": partial(FeedForward, activation=F.relu),
-    "gelu": partial(FeedForward, activation=F.gelu),
-    "swiglu": SwiGLU,
-}
-
-
-POOLS: dict[PoolName, Pool] = {"class": first_token, "mean": mean_token, "last": last_token}
 
 
 class TokenInput(nn.Module):
-    """Ids to vectors that know their place: token embedding, position, dropout."""
+    """From ids to vectors: token embedding, position, dropout."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int | None = None):
         super().__init__()
@@ -93,60 +54,68 @@ class TokenInput(nn.Module):
         return self.dropout(self.positions(self.tokens(ids), start))
 
 
-def position_dim(config: ModelConfig) -> int:
-    """Width of an input position: all of it when added, a quarter when concatenated."""
+def token_dim(config: ModelConfig) -> int:
+    """Width of a token before its position: all of D, or what a concatenated position leaves of it."""
+    return config.dim - _position_dim(config) if config.position_concat else config.dim
+
+
+def _position_dim(config: ModelConfig) -> int:
+    """Width of a position at the input: all of D when added, a quarter when concatenated."""
     return config.dim // 4 if config.position_concat else config.dim
 
 
-def token_dim(config: ModelConfig) -> int:
-    """Width of a token before its position joins it."""
-    return config.dim - position_dim(config) if config.position_concat else config.dim
-
-
-def input_positions(config: ModelConfig, length: int) -> nn.Module:
-    """What puts order into the input, for the schemes that do it there."""
-    combine = concatenate if config.position_concat else add
-    return {
-        "sinusoidal": lambda: SinusoidalPositions(position_dim(config), config.position_base, combine),
-        "learned": lambda: LearnedPositions(position_dim(config), length, combine),
-    }.get(config.positions, NoPositions)()
+def input_positions(config: ModelConfig, max_length: int) -> InputPositions:
+    """The positions at the input."""
+    return POSITIONS[config.positions].at_input(_position_sizes(config, max_length))
 
 
 def relative_positions(config: ModelConfig, causal: bool) -> RelativePositions:
-    """What puts order into the heads of one stack; all its blocks share it."""
-    return {
-        "rotary": lambda: Rotary(config.key_dim or config.dim // config.heads, config.position_base),
-        "alibi": lambda: Alibi(config.heads),
-        "t5": lambda: T5Relative(config.heads, both_ways=not causal),
-    }.get(config.positions, RelativePositions)()
+    """The positions inside the heads of one stack; all its blocks share them."""
+    return POSITIONS[config.positions].in_heads(_position_sizes(config, config.max_length, causal))
+
+
+def _position_sizes(config: ModelConfig, max_length: int, causal: bool = False) -> PositionSizes:
+    return PositionSizes(
+        dim=_position_dim(config),
+        heads=config.heads,
+        key_dim=_key_dim(config),
+        max_length=max_length,
+        base=config.position_base,
+        combine=concatenate if config.position_concat else add,
+        causal=causal,
+    )
+
+
+def _key_dim(config: ModelConfig) -> int:
+    return config.key_dim or config.dim // config.heads
 
 
 def self_mask(config: ModelConfig, causal: bool, window: int | None = None) -> Mask:
-    """What every token may see of its own sequence, padding aside; a `window` of the caller's may narrow it."""
-    return Mask(causal=causal, window=smaller(config.window, window))
+    """The mask of self-attention without padding; `window` may narrow the configured one."""
+    return Mask(causal=causal, window=smaller_window(config.window, window))
 
 
 def make_cache(config: ModelConfig, window: int | None = None) -> Cache:
-    """The kind of cache that fits: a window never needs more than itself."""
-    window = smaller(config.window, window)
+    """An empty cache: of fixed size if there is a window, else growing."""
+    window = smaller_window(config.window, window)
     return GrowingCache() if window is None else WindowCache(window)
 
 
-def smaller(a: int | None, b: int | None) -> int | None:
-    """Of two windows, where none is as wide as all."""
+def smaller_window(a: int | None, b: int | None) -> int | None:
+    """The smaller of two windows; None = no limit."""
     return min((each for each in (a, b) if each is not None), default=None)
 
 
 def multi_head(config: ModelConfig, relative: RelativePositions | None = None) -> MultiHeadAttention:
-    """One attention layer as configured."""
+    """One attention layer."""
     return MultiHeadAttention(
         config.dim,
         config.heads,
         kv_heads=config.kv_heads,
         key_dim=config.key_dim,
         value_dim=config.value_dim,
-        score=SCORES[config.score](config.key_dim or config.dim // config.heads, config.heads),
-        weigh=pick_one if config.hard else softmax,
+        score=SCORES[config.score](_key_dim(config), config.heads),
+        normalize=pick_one if config.hard else softmax,
         relative=relative,
         bias=config.bias,
         dropout=config.attention_dropout,
@@ -164,7 +133,7 @@ def encoder(config: ModelConfig, causal: bool = False) -> Encoder:
 
 
 def decoder(config: ModelConfig) -> Decoder:
-    """A stack of decoder blocks, which read an encoder's output."""
+    """A stack of blocks with cross-attention to an encoder's output."""
     relative = relative_positions(config, causal=True)
     blocks = [
         DecoderBlock(
@@ -180,12 +149,12 @@ def decoder(config: ModelConfig) -> Decoder:
 
 
 def token_embeddings(model: nn.Module) -> list[TokenEmbedding]:
-    """The tables of token vectors that a model has."""
+    """The token embeddings of a model."""
     return [part for part in model.modules() if isinstance(part, TokenEmbedding)]
 
 
 def recompute_blocks(model: nn.Module) -> None:
-    """Keep no activations inside blocks: the backward pass computes them again, for less memory and more time."""
+    """Store no activations inside blocks (gradient checkpointing): less memory, more time."""
     for block in model.modules():
         if isinstance(block, EncoderBlock | DecoderBlock):
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
@@ -202,5 +171,4 @@ def _block_parts(config: ModelConfig) -> dict[str, Any]:
 
 
 def _last_norm(config: ModelConfig) -> nn.Module | None:
-    """Blocks that normalise before leave the sum itself unnormalised: one norm closes the stack."""
-    return None if config.placement == "after" else NORMS[config.norm](config.dim)
+    return NORMS[config.norm](config.dim) if PLACEMENTS[config.placement].final_norm else None

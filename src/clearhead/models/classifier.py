@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from clearhead.config import ModelConfig, PooledConfig
 from clearhead.models import assemble
 from clearhead.models.assemble import TokenInput
-from clearhead.nn import SequenceOutput, TokenOutput, padding_mask
+from clearhead.models.base import Model
+from clearhead.models.config import ModelConfig, PooledConfig
+from clearhead.nn import POOLS, SequenceOutput, TokenOutput, padding_mask
 from clearhead.nn.dropout import Dropout
 
 
 class TextEncoder(nn.Module):
-    """Ids to one vector for each token, every token seeing all the others; padding is seen by none."""
+    """From ids to one vector for each token; every token sees all the others, and none sees padding."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):
         super().__init__()
@@ -29,21 +30,24 @@ class TextEncoder(nn.Module):
         return self.stack(self.tokens(ids), mask=mask)
 
 
-class Classifier(nn.Module):
-    """One label for a text, read from the class token, the mean or the last token."""
+class Classifier(Model):
+    """One label for a text, from the class token, the mean or the last token."""
 
     def __init__(self, config: PooledConfig, size: int, classes: int, pad: int = 0):
         super().__init__()
         self.encoder = TextEncoder(config, size, pad)
         self.dropout = Dropout(config.dropout)
-        self.output = SequenceOutput(config.dim, classes, assemble.POOLS[config.pool])
+        self.output = SequenceOutput(config.dim, classes, POOLS[config.pool])
+
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder.stack}
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, T), the class token first where the pool wants one -> logits (B, C)."""
+        """(B, T), with the class token first if the pool is `class` -> logits (B, C)."""
         return self.output(self.dropout(self.encoder(ids)), ids != self.encoder.pad)
 
 
-class Tagger(nn.Module):
+class Tagger(Model):
     """One label for each token."""
 
     def __init__(self, config: ModelConfig, size: int, classes: int, pad: int = 0):
@@ -51,6 +55,9 @@ class Tagger(nn.Module):
         self.encoder = TextEncoder(config, size, pad)
         self.dropout = Dropout(config.dropout)
         self.output = TokenOutput(config.dim, classes)
+
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder.stack}
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> logits (B, T, C)."""

@@ -6,28 +6,30 @@ B batch, T tokens, D width, V vocabulary
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from clearhead.config import ModelConfig
 from clearhead.models import assemble
 from clearhead.models.assemble import TokenInput
-from clearhead.nn import Cache, TokenOutput, padding_mask
+from clearhead.models.base import Model, TransformerDecoder
+from clearhead.models.config import ModelConfig
+from clearhead.nn import Cache, Encoder, TokenOutput, padding_mask
 
 
 @dataclass
 class TextState:
-    """What is known between two tokens of a text."""
+    """The state between two tokens of a text."""
 
     cache: list[Cache]
     length: int = 0  # tokens read
-    window: int | None = None  # tokens that are looked back at, where that is less than the model's own window
+    window: int | None = None  # tokens each token sees, where that is less than the model's own window
 
 
-class LanguageModel(nn.Module):
-    """p(next token | all before it)."""
+class _TokenStack(Model):
+    """Token embedding, blocks of self-attention, logits for each token."""
 
-    causal = True
+    causal: ClassVar[bool]
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):
         super().__init__()
@@ -36,21 +38,38 @@ class LanguageModel(nn.Module):
         self.stack = assemble.encoder(config, causal=self.causal)
         self.output = TokenOutput(config.dim, size, bias=False, tied=self.tokens.tokens.table if config.tied else None)
 
+
+class LanguageModel(_TokenStack, TransformerDecoder):
+    """p(next token | all before it)."""
+
+    causal = is_causal_lm = True
+
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"decoder": self.stack}
+
+    @property
+    def decoder_input(self) -> TokenInput:
+        return self.tokens
+
+    @property
+    def decoder_stack(self) -> Encoder:
+        return self.stack
+
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> logits (B, T, V)."""
         return self.output(self.read(ids))
 
     def read(self, ids: Tensor) -> Tensor:
-        """(B, T) -> what the stack makes of each token, (B, T, D)."""
-        return self.stack(self.tokens(ids), mask=assemble.self_mask(self.config, causal=self.causal))
+        """(B, T) -> the output of the stack for each token, (B, T, D)."""
+        return self.stack(self.tokens(ids), mask=assemble.self_mask(self.config, causal=True))
 
     def start(self, window: int | None = None) -> TextState:
-        """Nothing read yet; with a `window` the cache has a fixed size, however long the text becomes."""
+        """The state before the first token; with a `window` the cache has a fixed size."""
         cache = self.stack.make_cache(lambda: assemble.make_cache(self.config, window))
         return TextState(cache, window=window)
 
     def step(self, ids: Tensor, state: TextState) -> tuple[Tensor, TextState]:
-        """The next tokens (B, T) -> logits (B, T, V) of what follows each."""
+        """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
         mask = assemble.self_mask(self.config, causal=True, window=state.window)
         x = self.stack(self.tokens(ids, start=state.length), mask=mask, cache=state.cache)
         state.length += ids.size(1)
@@ -63,17 +82,20 @@ class LanguageModel(nn.Module):
         return state
 
 
-class MaskedLanguageModel(LanguageModel):
-    """p(masked token | all the others): every token sees both ways, and padding none."""
+class MaskedLanguageModel(_TokenStack):
+    """p(masked token | all the others): every token sees both ways; padding is hidden."""
 
     causal = False
 
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"encoder": self.stack}
+
     def forward(self, ids: Tensor, hidden: Tensor | None = None) -> Tensor:
-        """(B, T) -> logits (B, T, V), or (N, V) of the N tokens that are hidden: most of the work is the vocabulary."""
+        """(B, T) -> logits (B, T, V), or (N, V) of the N tokens where `hidden` (B, T): the vocabulary is most work."""
         states = self.read(ids)
         return self.output(states if hidden is None else states[hidden])
 
     def read(self, ids: Tensor) -> Tensor:
-        """(B, T) -> what the stack makes of each token, (B, T, D)."""
+        """(B, T) -> the output of the stack for each token, (B, T, D)."""
         mask = assemble.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
         return self.stack(self.tokens(ids), mask=mask)

@@ -5,29 +5,30 @@ B batch, S source tokens, T target tokens, D width, V target vocabulary
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from clearhead.config import ModelConfig
 from clearhead.models import assemble
 from clearhead.models.assemble import TokenInput
-from clearhead.nn import DecoderCache, MultiHeadAttention, TokenOutput, padding_mask
+from clearhead.models.base import TransformerDecoder
+from clearhead.models.config import ModelConfig
+from clearhead.nn import Decoder, DecoderCache, MultiHeadAttention, TokenOutput, padding_mask
 
 
 @dataclass
 class TranslationState:
-    """What is known between two steps of writing a translation."""
+    """The state between two steps of generating a translation."""
 
     memory: Tensor  # (B, S, D)
     memory_mask: Tensor  # (B, 1, S)
     cache: list[DecoderCache]
-    length: int = 0  # tokens written
+    length: int = 0  # tokens generated
 
 
-class AttentionWriter(nn.Module, ABC):
-    """Writes tokens with a decoder that looks at a memory; a subclass says what is read into the memory."""
+class AttentionWriter(TransformerDecoder):
+    """Generates tokens with a decoder that attends to a memory; a subclass encodes its source into that memory."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):
         super().__init__()
@@ -37,23 +38,34 @@ class AttentionWriter(nn.Module, ABC):
         tied = self.target.tokens.table if config.tied else None
         self.output = TokenOutput(config.dim, size, bias=False, tied=tied)
 
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"decoder": self.decoder}
+
+    @property
+    def decoder_input(self) -> TokenInput:
+        return self.target
+
+    @property
+    def decoder_stack(self) -> Decoder:
+        return self.decoder
+
     @abstractmethod
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """What is read -> memory (B, S, D) and which of it is real (B, 1, S)."""
+        """The source -> memory (B, S, D), and which of it is no padding (B, 1, S)."""
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """source, target (B, T) -> logits (B, T, V): all positions at once, each seeing those before it."""
+        """source, target (B, T) -> logits (B, T, V): all positions at once, each sees those before it."""
         memory, memory_mask = self.encode(source)
         mask = assemble.self_mask(self.config, causal=True)
         return self.output(self.decoder(self.target(target), memory, mask=mask, memory_mask=memory_mask))
 
     def start(self, source: Tensor) -> TranslationState:
-        """Read, ready to write."""
+        """Encode the source; the state before the first token."""
         cache = self.decoder.make_cache(lambda: assemble.make_cache(self.config))
         return TranslationState(*self.encode(source), cache)
 
     def step(self, ids: Tensor, state: TranslationState) -> tuple[Tensor, TranslationState]:
-        """The next tokens (B, T) -> logits (B, T, V) of what follows each."""
+        """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
         mask = assemble.self_mask(self.config, causal=True)
         x = self.target(ids, start=state.length)
         x = self.decoder(x, state.memory, mask=mask, memory_mask=state.memory_mask, cache=state.cache)
@@ -61,15 +73,15 @@ class AttentionWriter(nn.Module, ABC):
         return self.output(x), state
 
     def step_with_attention(self, ids: Tensor, state: TranslationState) -> tuple[Tensor, Tensor, TranslationState]:
-        """Like `step`, and where the last layer looked, (B, T, S), as the mean of its heads; padding counts as seen."""
+        """Like `step`, and the last layer's cross-attention (B, T, S), averaged over heads; 1 for padding."""
         layer: MultiHeadAttention = self.decoder.blocks[-1].cross_attention  # type: ignore[assignment]
-        read: list[Tensor] = []
-        hook = layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+        inputs_seen: list[Tensor] = []
+        hook = layer.register_forward_pre_hook(lambda _, inputs: inputs_seen.append(inputs[0]))
         try:
             logits, state = self.step(ids, state)
         finally:
             hook.remove()
-        weights = layer.weights(read[0], state.memory, mask=state.memory_mask)  # (B, H, T, S)
+        weights = layer.weights(inputs_seen[0], state.memory, mask=state.memory_mask)  # (B, H, T, S)
         return logits, weights.mean(1).masked_fill(~state.memory_mask, 1.0), state
 
     def reorder(self, state: TranslationState, rows: Tensor) -> TranslationState:
@@ -80,15 +92,18 @@ class AttentionWriter(nn.Module, ABC):
 
 
 class Seq2Seq(AttentionWriter):
-    """Reads the source with an encoder; one vocabulary serves both sides, and with `tied` one matrix all three uses."""
+    """Encoder and decoder with one vocabulary; with `tied`, one matrix embeds both sides and is the output."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):
         super().__init__(config, size, pad)
         self.source = self.target if config.tied else TokenInput(config, size, pad)
         self.encoder = assemble.encoder(config)
 
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder, "decoder": self.decoder}
+
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """source (B, S) -> memory (B, S, D) and which of it is real (B, 1, S)."""
+        """source (B, S) -> memory (B, S, D), and which of it is no padding (B, 1, S)."""
         real = padding_mask(source, self.pad)
         mask = assemble.self_mask(self.config, causal=False) & real
         return self.encoder(self.source(source), mask=mask), real

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from clearhead.config import PatchConfig, PooledPatchConfig
 from clearhead.models import assemble
-from clearhead.nn import ClassToken, PatchEmbedding, SequenceOutput
+from clearhead.models.base import Model
+from clearhead.models.config import PatchConfig, PooledPatchConfig
+from clearhead.nn import POOLS, ClassToken, PatchEmbedding, SequenceOutput
 from clearhead.nn.dropout import Dropout
 
 
 class PatchEncoder(nn.Module):
-    """An image to one vector for each patch, after that of the class token."""
+    """From an image to the vector of the class token and one vector for each patch."""
 
     def __init__(self, config: PatchConfig, channels: int, height: int, width: int):
         super().__init__()
@@ -26,7 +27,7 @@ class PatchEncoder(nn.Module):
         token_dim = assemble.token_dim(config)
         self.patches = PatchEmbedding(config.patch, channels, token_dim)
         self.class_token = ClassToken(token_dim)
-        self.positions = assemble.input_positions(config, length=1 + count)
+        self.positions = assemble.input_positions(config, max_length=1 + count)
         self.dropout = Dropout(config.dropout)
         self.stack = assemble.encoder(config)
 
@@ -35,13 +36,16 @@ class PatchEncoder(nn.Module):
         return self.stack(self.dropout(self.positions(self.class_token(self.patches(images)))))
 
 
-class VisionTransformer(nn.Module):
+class VisionTransformer(Model):
     """One label for an image."""
 
     def __init__(self, config: PooledPatchConfig, channels: int, height: int, width: int, classes: int):
         super().__init__()
         self.encoder = PatchEncoder(config, channels, height, width)
-        self.output = SequenceOutput(config.dim, classes, assemble.POOLS[config.pool])
+        self.output = SequenceOutput(config.dim, classes, POOLS[config.pool])
+
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder.stack}
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, C, height, width) -> logits (B, classes)."""

@@ -2,9 +2,9 @@
 
     P{b | a} = exp(v_a · u_b) / Σ_i exp(v_a · u_i)
 
-The lecture writes v for both; as in the paper, a word has one vector v where it is the centre and another, u, where
-it is the context of a centre, since hardly any word stands beside itself. The vectors to keep are v. The sum over all
-words is exact and slow: negative sampling asks instead to tell the true context from K words of noise.
+The lecture writes v for both; as in the paper, a word has one vector v as a centre and another, u, as the context of
+a centre, because hardly any word is its own neighbour. The word vectors are v. The sum over all words is exact and
+slow: negative sampling instead learns to tell the true context from K words of noise.
 
     B pairs, K noise words, V vocabulary, D width
 """
@@ -15,9 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from clearhead.models.base import Model
 
-class SkipGram(nn.Module):
-    """Two vectors for each word; started as in word2vec, with small centres and all contexts zero."""
+
+class SkipGram(Model):
+    """Two vectors for each word, initialised as in word2vec: small centres, contexts of zeros."""
 
     def __init__(self, size: int, dim: int):
         super().__init__()
@@ -27,7 +29,7 @@ class SkipGram(nn.Module):
 
     @property
     def vectors(self) -> Tensor:
-        """(V, D): v, the word vectors."""
+        """(V, D)."""
         return self.center.weight
 
     def forward(self, center: Tensor) -> Tensor:

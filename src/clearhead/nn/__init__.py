@@ -11,13 +11,23 @@ from clearhead.nn.attention import (
     softmax,
     sum_of_projections,
 )
-from clearhead.nn.block import AddNorm, DecoderBlock, DecoderCache, EncoderBlock, NormAdd, NormAddNorm
+from clearhead.nn.block import (
+    PLACEMENTS,
+    DecoderBlock,
+    DecoderCache,
+    EncoderBlock,
+    PostNorm,
+    PreNorm,
+    Residual,
+    SandwichNorm,
+)
 from clearhead.nn.cache import Cache, FixedCache, GrowingCache, MemoryCache, WindowCache
 from clearhead.nn.embedding import TokenEmbedding, one_hot
-from clearhead.nn.feedforward import FeedForward, SwiGLU
+from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward, FeedForwardLayer, SwiGLU
 from clearhead.nn.masks import Mask, additive, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
-from clearhead.nn.norm import BatchNorm, LayerNorm, RMSNorm, layer_norm, rms_norm
+from clearhead.nn.norm import NORMS, BatchNorm, LayerNorm, RMSNorm, layer_norm, rms_norm
 from clearhead.nn.output import (
+    POOLS,
     ClassToken,
     FlattenOutput,
     SequenceOutput,
@@ -28,9 +38,14 @@ from clearhead.nn.output import (
 )
 from clearhead.nn.patches import PatchEmbedding
 from clearhead.nn.positions import (
+    POSITIONS,
     Alibi,
+    InputPositions,
     LearnedPositions,
     NoPositions,
+    NoRelativePositions,
+    PositionScheme,
+    PositionSizes,
     RelativePositions,
     Rotary,
     SinusoidalPositions,
@@ -38,12 +53,18 @@ from clearhead.nn.positions import (
     add,
     concatenate,
 )
-from clearhead.nn.recurrent import Recurrent, State, sum_of_states
-from clearhead.nn.scores import Additive, Bilinear, Cosine, cosine, dot, scaled_dot
+from clearhead.nn.recurrent import CELLS, Recurrent, State, sum_of_states
+from clearhead.nn.scores import SCORES, Additive, Bilinear, Cosine, cosine, dot, scaled_dot
 from clearhead.nn.stack import Decoder, Encoder
 
 __all__ = [
-    "AddNorm",
+    "CELLS",
+    "FEED_FORWARDS",
+    "NORMS",
+    "PLACEMENTS",
+    "POOLS",
+    "POSITIONS",
+    "SCORES",
     "Additive",
     "Alibi",
     "BatchNorm",
@@ -58,23 +79,30 @@ __all__ = [
     "EncoderBlock",
     "Explicit",
     "FeedForward",
+    "FeedForwardLayer",
     "FixedCache",
     "FlattenOutput",
     "Fused",
     "GrowingCache",
+    "InputPositions",
     "LayerNorm",
     "LearnedPositions",
     "Mask",
     "MemoryCache",
     "MultiHeadAttention",
     "NoPositions",
-    "NormAdd",
-    "NormAddNorm",
+    "NoRelativePositions",
     "PatchEmbedding",
+    "PositionScheme",
+    "PositionSizes",
+    "PostNorm",
+    "PreNorm",
     "RMSNorm",
     "Recurrent",
     "RelativePositions",
+    "Residual",
     "Rotary",
+    "SandwichNorm",
     "SequenceOutput",
     "SinusoidalPositions",
     "State",

@@ -1,28 +1,42 @@
-"""Blocks: attention and feed-forward, each wrapped in a residual connection and a norm (Add & Norm).
+"""Blocks: attention and feed-forward, each inside a residual connection with a norm (Add & Norm).
 
-B batch, T tokens, S tokens of the memory, D width
+    before   x + F(Norm(x))            after   Norm(x + F(x))            around   x + Norm(F(Norm(x)))
+
+    B batch, T tokens, S tokens of the memory, D width
+
+A residual connection registered in `PLACEMENTS` is a value of `model.placement`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from clearhead.nn.attention import MultiHeadAttention
 from clearhead.nn.cache import Cache, GrowingCache, MemoryCache
 from clearhead.nn.dropout import Dropout
-from clearhead.nn.feedforward import FeedForward
+from clearhead.nn.feedforward import FeedForward, FeedForwardLayer
 from clearhead.nn.masks import Mask
+from clearhead.nn.native import ResidualForm
 from clearhead.nn.norm import LayerNorm, MakeNorm
+from clearhead.registry import Registry
 
 Sublayer = Callable[[Tensor], Tensor]
 MakeCache = Callable[[], Cache]
 
 
-class AddNorm(nn.Module):
-    """Norm(x + F(x)): the paper's placement, after the sum."""
+class Residual(nn.Module):
+    """A residual connection around a part of a block, and where its norm stands.
+
+    `reads` is what the part is given of x, `equation` what becomes of x and the part's output z.
+    """
+
+    reads: ClassVar[str] = "x"
+    equation: ClassVar[str] = "AddNorm(x, z)"
+    final_norm: ClassVar[bool] = True  # the stack ends with a norm, because x itself is never normalised
 
     def __init__(self, dim: int, norm: MakeNorm = LayerNorm, dropout: float = 0.0):
         super().__init__()
@@ -30,27 +44,57 @@ class AddNorm(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        return self.norm(x + self.dropout(sublayer(x)))
+        raise NotImplementedError
+
+    def native_form(self) -> ResidualForm | None:
+        return None
 
 
-class NormAdd(AddNorm):
-    """x + F(Norm(x)): the norm before, so that the residual path is free; needs one more norm after the stack."""
+PLACEMENTS: Registry[type[Residual]] = Registry("placement")
+
+
+@PLACEMENTS.register("after")
+class PostNorm(Residual):
+    """Norm(x + F(x)): the paper's placement, the lecture's "Add & Norm"."""
+
+    equation = "Norm(x + z)"
+    final_norm = False
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
+        return self.norm(x + self.dropout(sublayer(x)))
+
+    def native_form(self) -> ResidualForm:
+        return ResidualForm(after=self.norm)
+
+
+@PLACEMENTS.register("before")
+class PreNorm(Residual):
+    """x + F(Norm(x)): the residual path is free of norms."""
+
+    reads, equation = "Norm(x)", "x + z"
+
+    def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
         return x + self.dropout(sublayer(self.norm(x)))
 
+    def native_form(self) -> ResidualForm:
+        return ResidualForm(before=self.norm)
 
-class NormAddNorm(AddNorm):
+
+@PLACEMENTS.register("around")
+class SandwichNorm(Residual):
     """x + Norm(F(Norm(x))): a norm on both sides of the part."""
+
+    reads, equation = "Norm(x)", "x + Norm(z)"
 
     def __init__(self, dim: int, norm: MakeNorm = LayerNorm, dropout: float = 0.0):
         super().__init__(dim, norm, dropout)
         self.outer_norm = norm(dim)
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
         return x + self.dropout(self.outer_norm(sublayer(self.norm(x))))
+
+    def native_form(self) -> ResidualForm:
+        return ResidualForm(before=self.norm, inside=self.outer_norm)
 
 
 class EncoderBlock(nn.Module):
@@ -62,9 +106,9 @@ class EncoderBlock(nn.Module):
         heads: int,
         *,
         attention: MultiHeadAttention | None = None,
-        feed_forward: nn.Module | None = None,
+        feed_forward: FeedForwardLayer | None = None,
         norm: MakeNorm = LayerNorm,
-        placement: type[AddNorm] = AddNorm,
+        placement: type[Residual] = PostNorm,
         dropout: float = 0.0,
     ):
         super().__init__()
@@ -78,22 +122,26 @@ class EncoderBlock(nn.Module):
         x = self.residual1(x, lambda y: self.self_attention(y, mask=mask, cache=cache))
         return self.residual2(x, self.feed_forward)
 
+    def residual_outputs(self) -> list[nn.Linear]:
+        """The last matrix of each part, which writes to the residual stream."""
+        return [self.self_attention.output, self.feed_forward.outer]
+
 
 @dataclass
 class DecoderCache:
-    """What a decoder block remembers: the tokens it has written, and the memory it reads."""
+    """The caches of a decoder block: its own tokens (self-attention) and the memory (cross-attention)."""
 
     own: Cache
     memory: Cache
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was, in both."""
+        """Row i becomes what row rows[i] was."""
         self.own.reorder(rows)
         self.memory.reorder(rows)
 
     @staticmethod
-    def of(cache: MakeCache = GrowingCache) -> DecoderCache:
-        """A new one; `cache` makes the part that grows."""
+    def create(cache: MakeCache = GrowingCache) -> DecoderCache:
+        """An empty cache; `cache` makes that of self-attention."""
         return DecoderCache(cache(), MemoryCache())
 
 
@@ -107,9 +155,9 @@ class DecoderBlock(nn.Module):
         *,
         attention: MultiHeadAttention | None = None,
         cross_attention: MultiHeadAttention | None = None,
-        feed_forward: nn.Module | None = None,
+        feed_forward: FeedForwardLayer | None = None,
         norm: MakeNorm = LayerNorm,
-        placement: type[AddNorm] = AddNorm,
+        placement: type[Residual] = PostNorm,
         dropout: float = 0.0,
     ):
         super().__init__()
@@ -134,3 +182,7 @@ class DecoderBlock(nn.Module):
         x = self.residual1(x, lambda y: self.self_attention(y, mask=mask, cache=own))
         x = self.residual2(x, lambda y: self.cross_attention(y, memory, mask=memory_mask, cache=read))
         return self.residual3(x, self.feed_forward)
+
+    def residual_outputs(self) -> list[nn.Linear]:
+        """The last matrix of each part, which writes to the residual stream."""
+        return [self.self_attention.output, self.cross_attention.output, self.feed_forward.outer]

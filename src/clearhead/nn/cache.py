@@ -1,7 +1,7 @@
-"""Caches: keys and values of what a model has already read, so that the next token costs one step.
+"""Caches: the keys and values of the tokens so far, so that the next token costs one step.
 
-The caller owns the cache and passes it to every call; a layer asks it three things: at which position the new
-tokens stand (`start`), all keys and values to look at (`extend`), and at which position those begin (`first`).
+The caller owns the cache and passes it to every call. A layer reads three things from it: the position of the new
+tokens (`start`), all keys and values they may see (`extend`), and the position of the first of those (`first`).
 
     cache = model.make_cache()
     logits = model(prompt, cache=cache)      # reads the prompt once
@@ -24,63 +24,58 @@ KeysValues = tuple[Tensor, Tensor]  # (B, G, S, D), (B, G, S, V)
 
 
 class Cache(ABC):
-    """What every cache can do; `start` counts the tokens it has seen, `first` is the position of its first key."""
+    """The interface of all caches; `start` counts the tokens so far, `first` is the position of the first key."""
 
     start: int = 0
     first: int = 0
 
     @abstractmethod
     def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
-        """Take in the keys and values of some new tokens, and give all that these may look at."""
+        """Add the keys and values that `project` computes of the new tokens; returns all that these may see."""
 
     @abstractmethod
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was: beams swap places, finished ones leave."""
+        """Row i becomes what row rows[i] was: beams swap places, finished rows leave."""
 
     @property
     @abstractmethod
     def bytes(self) -> int:
-        """Memory held."""
+        """Memory in use."""
 
 
 class NoCache(Cache):
-    """Remembers nothing: the whole sequence is read in one call."""
+    """Stores nothing: the whole sequence is read in one call."""
 
     def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:  # noqa: ARG002
-        """Just what is new."""
         return project()
 
     def reorder(self, rows: Tensor) -> None:
-        """There is nothing to reorder."""
+        pass
 
     @property
     def bytes(self) -> int:
-        """None."""
         return 0
 
 
-class _Stored(Cache):
-    """A cache with tensors."""
+class _TensorCache(Cache):
+    """A cache that stores keys and values."""
 
     keys: Tensor | None = None
     values: Tensor | None = None
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
 
     @property
     def bytes(self) -> int:
-        """Memory of the tensors held."""
         return sum(x.numel() * x.element_size() for x in (self.keys, self.values) if x is not None)
 
 
-class GrowingCache(_Stored):
-    """Keeps everything, and grows with it."""
+class GrowingCache(_TensorCache):
+    """Keeps all tokens, and grows with every call."""
 
     def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
-        """All keys and values so far."""
         k, v = project()
         if self.keys is not None and self.values is not None:
             k, v = torch.cat((self.keys, k), dim=2), torch.cat((self.values, v), dim=2)
@@ -88,14 +83,13 @@ class GrowingCache(_Stored):
         return k, v
 
 
-class FixedCache(_Stored):
-    """Takes its memory once, for `length` tokens, and writes in place."""
+class FixedCache(_TensorCache):
+    """Allocates memory for `length` tokens once, and writes in place."""
 
     def __init__(self, length: int):
         self.length = length
 
     def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
-        """A view of the part that is filled."""
         k, v = project()
         end = self.start + queries
         if end > self.length:
@@ -107,14 +101,13 @@ class FixedCache(_Stored):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
 
-class WindowCache(_Stored):
-    """Keeps the last `window` tokens, so its memory stays the same however long the text becomes."""
+class WindowCache(_TensorCache):
+    """Keeps the last `window` tokens: its memory does not grow with the text."""
 
     def __init__(self, window: int):
         self.window = window
 
     def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
-        """The kept keys and values, then the new ones."""
         k, v = project()
         self.start += queries
         if self.keys is not None and self.values is not None:
@@ -124,11 +117,11 @@ class WindowCache(_Stored):
         return k, v
 
 
-class MemoryCache(_Stored):
+class MemoryCache(_TensorCache):
     """For cross-attention: the keys and values of the memory are computed once, at the first step."""
 
     def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
-        """The memory's keys and values, whatever the step; only the queries move on."""
+        """The same keys and values at every step; only the position of the queries advances."""
         self.start += queries
         if self.keys is None or self.values is None:
             self.keys, self.values = project()

@@ -3,6 +3,8 @@
     X = one_hot(ids) W_emb                 (B, T, N) × (N, D) -> (B, T, D)
 
 The matrix is learned with the model, or starts from word vectors learned elsewhere.
+
+    B batch, T tokens, N tokens of the vocabulary, D width
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ def one_hot(ids: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tenso
 
 
 class TokenEmbedding(nn.Module):
-    """A trainable row for each token; the paper multiplies them by √D (`scale`). The row of `pad` stays zero."""
+    """A trainable row for each token, multiplied by `scale` (√D in the paper). The row of `pad` stays zero."""
 
     def __init__(self, size: int, dim: int, *, pad: int | None = None, scale: float = 1.0):
         super().__init__()
@@ -36,7 +38,7 @@ class TokenEmbedding(nn.Module):
         return self.table(ids).mul_(self.scale)  # in place: the rows are copies
 
     def start_from(self, vectors: Tensor) -> Self:
-        """Take word vectors trained elsewhere, for instance by word2vec; they go on learning from there."""
+        """Copy word vectors (N, D) trained elsewhere, for instance by word2vec; training continues from them."""
         if vectors.shape != self.table.weight.shape:
             have, want = tuple(vectors.shape), tuple(self.table.weight.shape)
             raise ShapeError(f"word vectors of shape {have} do not fit an embedding of shape {want}")

@@ -1,25 +1,59 @@
-"""Feed-forward: the same small network for every token; it mixes within a token what attention mixed between.
+"""Feed-forward: the same small network for every token; it mixes within a token what attention mixed between tokens.
 
     FFN(x)    = φ(x W_1 + b_1) W_2 + b_2          φ = ReLU or GELU
     SwiGLU(x) = (swish(x W_g) · x W_1) W_2
 
-Wider inside than outside: `inner` is 4 × dim unless said.
+It is wider inside than outside: `inner` defaults to 4 × dim.
+
+A feed-forward network is made by a callable (dim, inner, *, bias, dropout). Registered, it is a value of
+`model.feed_forward`; `outer` must be its last matrix, whose input is what `look` calls `feed_forward.inner`:
+
+    @FEED_FORWARDS.register("mine")
+    class Mine(FeedForwardLayer):
+        equation = "…"
+        def __init__(self, dim, inner=None, *, bias=True, dropout=0.0): ...
+        def forward(self, x): ...                              # (…, D) -> (…, D)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, Protocol
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.nn.dropout import Dropout
+from clearhead.nn.native import FeedForwardForm
+from clearhead.registry import Registry
 
 Activation = Callable[[Tensor], Tensor]
 
 
-class FeedForward(nn.Module):
-    """Linear, nonlinearity, linear; `inner` is 4 × dim unless said."""
+class FeedForwardLayer(nn.Module):
+    """The base of feed-forward networks."""
+
+    equation: ClassVar[str] = "FFN(y)"
+    outer: nn.Linear  # what it writes with
+
+    def native_form(self) -> FeedForwardForm | None:
+        return None
+
+
+class MakeFeedForward(Protocol):
+    """What `FEED_FORWARDS` holds: a class, or any callable with these arguments."""
+
+    def __call__(self, dim: int, inner: int | None = None, *, bias: bool, dropout: float) -> FeedForwardLayer: ...
+
+
+FEED_FORWARDS: Registry[MakeFeedForward] = Registry("feed_forward")
+
+
+class FeedForward(FeedForwardLayer):
+    """Linear, activation, linear."""
+
+    equation = "φ(y W_1 + b_1) W_2 + b_2"
 
     def __init__(
         self,
@@ -37,12 +71,22 @@ class FeedForward(nn.Module):
         self.activation, self.dropout = activation, Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, D) -> (…, D)."""
         return self.outer(self.dropout(self.activation(self.inner(x))))
 
+    def native_form(self) -> FeedForwardForm | None:
+        name = {F.relu: "relu", F.gelu: "gelu"}.get(self.activation)
+        return None if name is None else FeedForwardForm(name, self.inner, self.outer)
 
-class SwiGLU(nn.Module):
-    """A gated feed-forward: one linear map decides how much of the other passes."""
+
+FEED_FORWARDS.register("relu")(partial(FeedForward, activation=F.relu))
+FEED_FORWARDS.register("gelu")(partial(FeedForward, activation=F.gelu))
+
+
+@FEED_FORWARDS.register("swiglu")
+class SwiGLU(FeedForwardLayer):
+    """A gated feed-forward network: one linear map decides how much of the other passes."""
+
+    equation = "(swish(y W_g) · y W_1) W_2"
 
     def __init__(self, dim: int, inner: int | None = None, *, bias: bool = False, dropout: float = 0.0):
         super().__init__()
@@ -53,5 +97,7 @@ class SwiGLU(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, D) -> (…, D)."""
         return self.outer(self.dropout(F.silu(self.gate(x)) * self.inner(x)))
+
+    def native_form(self) -> FeedForwardForm:
+        return FeedForwardForm("silu", self.inner, self.outer, self.gate)

@@ -5,8 +5,8 @@ visible, -inf where not) is `additive(causal_mask(T))`.
 
     B batch, T queries, S keys
 
-Long sequences cannot afford a T × S table, so the layers take a `Mask`: the same thing kept as a rule, which
-writes out only the rows that are needed. A plain boolean tensor is welcome wherever a `Mask` is.
+Long sequences cannot afford a T × S table, so the layers take a `Mask`: a rule that writes out only the rows that
+are needed. A plain boolean tensor is accepted wherever a `Mask` is.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from clearhead.errors import ShapeError
 
 
 def causal_mask(queries: int, keys: int | None = None, *, device: torch.device | str | None = None) -> Tensor:
-    """(T, S): sums stop at position i. With more keys than queries, the queries are the last positions."""
+    """(T, S): query i sees keys 0 to i. With more keys than queries, the queries are the last positions."""
     keys = queries if keys is None else keys
     return Mask(causal=True).table_of(queries, keys, offset=keys - queries, device=device)
 
 
 def window_mask(queries: int, window: int, *, device: torch.device | str | None = None) -> Tensor:
-    """(T, T): position i sees the positions nearer than `window`, itself included."""
+    """(T, T): position i sees the positions less than `window` away, itself included."""
     return Mask(window=window).table_of(queries, queries, device=device)
 
 
 def prefix_mask(prefix: int, length: int, device: torch.device | str | None = None) -> Tensor:
-    """(N + T, N + T): the first N see each other, the rest see those and what stands before them."""
+    """(N + T, N + T): the first N see each other, the rest see those and all positions before them."""
     visible = causal_mask(prefix + length, device=device)
     visible[:, :prefix] = True
     return visible
@@ -56,7 +56,7 @@ def additive(mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """A rule for what may be seen: causal, within a window, and where `table` is true (all that are given)."""
+    """A key is visible if it is not later (causal), within the `window`, and True in the `table`, as far as given."""
 
     causal: bool = False
     window: int | None = None
@@ -64,7 +64,7 @@ class Mask:
 
     @staticmethod
     def of(mask: Mask | Tensor | None) -> Mask:
-        """A mask in whatever form the caller has it."""
+        """A mask from a rule, a boolean tensor or None (all visible)."""
         return mask if isinstance(mask, Mask) else Mask(table=mask)
 
     def __and__(self, other: Mask | Tensor) -> Mask:
@@ -79,7 +79,7 @@ class Mask:
         )
 
     def over(self, keys: int) -> Mask:
-        """The same for the last keys only: a cache of fixed size has dropped the earlier ones."""
+        """The mask of the last keys only: a cache of fixed size has dropped the earlier ones."""
         if self.table is None or self.table.size(-1) in (1, keys):
             return self
         if self.table.size(-1) < keys:
@@ -88,7 +88,6 @@ class Mask:
 
     @property
     def is_only_causal(self) -> bool:
-        """Nothing but the causal rule."""
         return self.causal and self.window is None and self.table is None
 
     def reach(self, first: int, last: int, keys: int, offset: int = 0) -> tuple[int, int]:
@@ -111,7 +110,7 @@ class Mask:
         return visible
 
     def table_of(self, queries: int, keys: int, offset: int = 0, device: torch.device | str | None = None) -> Tensor:
-        """The whole rule written out, (T, S) or (B, T, S)."""
+        """The whole table, (T, S) or (B, T, S)."""
         device = torch.device("cpu" if device is None else device)
         rows = self.rows(0, queries, 0, keys, offset, device)
         return torch.ones(queries, keys, dtype=torch.bool, device=device) if rows is None else rows

@@ -1,23 +1,33 @@
-"""Normalisation: every token vector is brought to mean β and spread γ, so that training stays stable.
+"""Normalisation: brings every token vector to mean β and standard deviation γ, so that training stays stable.
 
     LayerNorm(z; γ, β) = γ (z - μ_z) / σ_z + β        over the features of one token
-    RMSNorm(z; γ)      = γ z / √(mean of z²)          the same without the mean
+    RMSNorm(z; γ)      = γ z / √(mean of z²)          without the mean
     BatchNorm                                          over the tokens of the batch, for each feature
 
-LayerNorm and RMSNorm are torch's own, which are fused; `layer_norm` and `rms_norm` are their equations.
+LayerNorm and RMSNorm are torch's, which are fused; `layer_norm` and `rms_norm` are their equations.
+
+A norm is made by a callable from the width to a module. Registered, it is a value of `model.norm`:
+
+    @NORMS.register("mine")
+    class Mine(nn.Module):
+        def __init__(self, dim: int): ...
+        def forward(self, x): ...                              # (B, T, D) -> (B, T, D)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import LayerNorm, RMSNorm
 
-__all__ = ["BatchNorm", "LayerNorm", "MakeNorm", "RMSNorm", "layer_norm", "rms_norm"]
+from clearhead.nn.native import NormForm
+from clearhead.registry import Registry
 
 MakeNorm = Callable[[int], nn.Module]  # width -> a norm of that width
+
+NORMS: Registry[MakeNorm] = Registry("norm")
 
 
 def layer_norm(z: Tensor, gain: Tensor, shift: Tensor, eps: float = 1e-5) -> Tensor:
@@ -32,6 +42,26 @@ def rms_norm(z: Tensor, gain: Tensor, eps: float = 1e-5) -> Tensor:
     return gain * z / torch.sqrt((z**2).mean(-1, keepdim=True) + eps)
 
 
+@NORMS.register("layer")
+class LayerNorm(nn.LayerNorm):
+    """torch's, with a native form."""
+
+    def native_form(self) -> NormForm:
+        return NormForm("layer", self.weight, self.bias, self.eps)
+
+
+class RMSNorm(nn.RMSNorm):
+    """torch's, with a native form."""
+
+    def native_form(self) -> NormForm:
+        eps = torch.finfo(self.weight.dtype).eps if self.eps is None else self.eps
+        return NormForm("rms", self.weight, None, eps)
+
+
+NORMS.register("rms")(partial(RMSNorm, eps=1e-5))
+
+
+@NORMS.register("batch")
 class BatchNorm(nn.Module):
     """For contrast: normalises each feature over all tokens of the batch, so that tokens influence each other."""
 
@@ -40,5 +70,11 @@ class BatchNorm(nn.Module):
         self.norm = nn.BatchNorm1d(dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, D)."""
         return self.norm(x.flatten(0, -2)).view_as(x)
+
+
+class NoNorm(nn.Identity):
+    """Leaves its input unchanged."""
+
+    def native_form(self) -> NormForm:
+        return NormForm("none")

@@ -1,12 +1,14 @@
-"""Outputs: from token vectors to what the task asks for.
+"""Outputs: from token vectors to logits.
 
     one for each token     a linear map for every position: the next word, a tag
     one for a sequence     a linear map of one vector: the class token, the mean, the last (stop) token,
                            or all tokens flattened into one long vector
 
-Softmax is left to the loss and to decoding: everything here gives logits.
+The softmax is left to the loss and to decoding.
 
     B batch, T tokens, D width, C classes or words
+
+A pooling function registered in `POOLS` is a value of `model.pool`.
 """
 
 from __future__ import annotations
@@ -18,15 +20,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ShapeError
+from clearhead.registry import Registry
 
 Pool = Callable[[Tensor, Tensor | None], Tensor]  # x (B, T, D), real tokens (B, T) or None -> (B, D)
 
+POOLS: Registry[Pool] = Registry("pool")
 
+
+@POOLS.register("class")
 def first_token(x: Tensor, real: Tensor | None = None) -> Tensor:  # noqa: ARG001 - the class token is always real
     """The vector of the class token, which stands first."""
     return x[:, 0]
 
 
+@POOLS.register("mean")
 def mean_token(x: Tensor, real: Tensor | None = None) -> Tensor:
     """The average of the real tokens; zeros for a row that has none."""
     if real is None:
@@ -35,8 +42,9 @@ def mean_token(x: Tensor, real: Tensor | None = None) -> Tensor:
     return (x * weight).sum(1) / weight.sum(1).clamp(min=1.0)
 
 
+@POOLS.register("last")
 def last_token(x: Tensor, real: Tensor | None = None) -> Tensor:
-    """The vector of the last real token: the stop token stands for the whole sentence."""
+    """The vector of the last real token: the stop token represents the whole sentence."""
     if real is None:
         return x[:, -1]
     position = torch.arange(x.size(1), device=x.device)
@@ -45,7 +53,7 @@ def last_token(x: Tensor, real: Tensor | None = None) -> Tensor:
 
 
 class ClassToken(nn.Module):
-    """A trainable vector put before the sequence, whose output speaks for all of it."""
+    """A trainable vector put before the sequence, whose output represents all of it."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -57,7 +65,7 @@ class ClassToken(nn.Module):
 
 
 class SequenceOutput(nn.Module):
-    """One set of logits for a sequence, read from the vector that `pool` chooses or averages."""
+    """One set of logits for a sequence, from the vector that `pool` selects or averages."""
 
     def __init__(self, dim: int, classes: int, pool: Pool = mean_token):
         super().__init__()
@@ -84,7 +92,7 @@ class FlattenOutput(nn.Module):
 
 
 class TokenOutput(nn.Module):
-    """One set of logits for each token; `tied` takes the embedding's matrix, as the paper does."""
+    """One set of logits for each token; `tied` shares the embedding's matrix, as in the paper."""
 
     def __init__(self, dim: int, classes: int, *, bias: bool = True, tied: nn.Embedding | None = None):
         super().__init__()

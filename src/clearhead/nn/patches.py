@@ -2,7 +2,7 @@
 
     (C, 224, 224) -> 14 × 14 patches of 16 · 16 · C numbers -> (196, D)
 
-Flatten and project is the same as a convolution whose stride is the patch size, and is tested to be.
+This equals a convolution whose stride is the patch size (tested).
 
     B batch, C channels, P patch size, N patches, D width
 """
@@ -31,7 +31,7 @@ def paste(patches: Tensor, patch: int, height: int, width: int) -> Tensor:
 
 
 class PatchEmbedding(nn.Module):
-    """Each patch times one matrix that all patches share."""
+    """Projects each patch with one matrix that all patches share."""
 
     def __init__(self, patch: int, channels: int, dim: int, *, bias: bool = True):
         super().__init__()

@@ -7,22 +7,38 @@ At the input, a vector for each position is added to the token's vector, or conc
 
 Inside every attention head, where only the distance between query and key counts:
 
-    rotary       queries and keys are turned by an angle that grows with their position
-    ALiBi        the score falls in a straight line with the distance
+    rotary       queries and keys are rotated by an angle that grows with their position
+    ALiBi        the score falls linearly with the distance
     T5           a learned number for each range of distances is added to the score
 
     B batch, T tokens, S keys, H heads, D width
+
+A new scheme subclasses `InputPositions` (write `encode`) or `RelativePositions` (write `rotate` or `bias`), builds
+itself in `at_input` or `in_heads`, and is registered under the name that `model.positions` takes:
+
+    @POSITIONS.register("mine")
+    class Mine(RelativePositions):
+        @classmethod
+        def in_heads(cls, sizes: PositionSizes) -> "Mine":
+            return cls(sizes.heads)
+        def bias(self, queries, keys): ...                     # positions (T,), (S,) -> (H, T, S)
 """
 
+# ruff: noqa: ARG002, ARG003 - what a scheme does not do is a method that does nothing
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ShapeError
+from clearhead.nn.native import PositionForm
+from clearhead.registry import Registry
 
 Combine = Callable[[Tensor, Tensor], Tensor]  # tokens (B, T, D), positions (T, P) -> (B, T, D or D + P)
 Bias = Callable[[Tensor, Tensor], Tensor]  # query positions (T,), key positions (S,) -> (H, T, S)
@@ -39,7 +55,7 @@ def concatenate(x: Tensor, positions: Tensor) -> Tensor:
     return torch.cat((x, positions.expand(*x.shape[:-1], -1)), dim=-1)
 
 
-def counting(start: Start, length: int, device: torch.device) -> Tensor:
+def position_ids(start: Start, length: int, device: torch.device) -> Tensor:
     """The positions of `length` tokens from `start` on: (T,), or (B, T) when each row has its own start."""
     steps = torch.arange(length, device=device)
     return start.to(device).unsqueeze(-1) + steps if isinstance(start, Tensor) else start + steps
@@ -50,8 +66,65 @@ def _end(start: Start, length: int) -> int:
     return length + (int(start.max()) if isinstance(start, Tensor) else start)
 
 
-class Waves(nn.Module):
-    """sin and cos of pos / N^(2i/D), kept in a table that grows on demand."""
+@dataclass(frozen=True)
+class PositionSizes:
+    """What a scheme may need to know of the model that it is built for."""
+
+    dim: int  # of a position vector at the input
+    heads: int
+    key_dim: int  # of one head
+    max_length: int  # of a learned table
+    base: float = 10000.0  # N
+    combine: Combine = add
+    causal: bool = False
+
+
+class PositionScheme(nn.Module):
+    """What a position scheme puts where, and what it says about itself."""
+
+    max_length: int | None = None  # positions that it has; None = any number
+    windowed: ClassVar[bool] = False  # reads texts longer than trained on through a window of the trained length
+
+    @classmethod
+    def at_input(cls, sizes: PositionSizes) -> InputPositions:
+        """The module for the input of a model; none unless a scheme says otherwise."""
+        return NoPositions()
+
+    @classmethod
+    def in_heads(cls, sizes: PositionSizes) -> RelativePositions:
+        """The module for the heads of one stack, shared by its blocks; none unless a scheme says otherwise."""
+        return NoRelativePositions()
+
+    @property
+    def scheme(self) -> str:
+        """The name it is registered under."""
+        return next((name for name in POSITIONS.names() if POSITIONS[name] is type(self)), type(self).__name__)
+
+    def vectors(self, length: int) -> Tensor | None:
+        """(T, D): the vector of each position, if it has any."""
+        return None
+
+    def products(self, length: int) -> Tensor | None:
+        """(1 or H, T, T): what the scheme adds to, or leaves of, the score of two positions."""
+        return None
+
+
+POSITIONS: Registry[type[PositionScheme]] = Registry("position")
+
+
+def length_limit(model: nn.Module) -> int | None:
+    """The longest sequence that the position schemes of a model can represent; None = any."""
+    limits = (part.max_length for part in model.modules() if isinstance(part, PositionScheme))
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def reads_in_windows(model: nn.Module) -> bool:
+    """Whether a text longer than those trained on is read through a window: only distances count, and near ones."""
+    return all(part.windowed for part in model.modules() if isinstance(part, PositionScheme))
+
+
+class SinCosTable(nn.Module):
+    """sin and cos of pos / N^(2i/D), in a table that grows on demand."""
 
     sin: Tensor  # (positions, D/2)
     cos: Tensor
@@ -65,11 +138,11 @@ class Waves(nn.Module):
         """sin and cos, each (T, D/2), or (B, T, D/2) when each row has its own start."""
         if _end(start, length) > len(self.sin):
             self._fill(2 * _end(start, length))
-        at = counting(start, length, self.sin.device) if isinstance(start, Tensor) else slice(start, start + length)
+        at = position_ids(start, length, self.sin.device) if isinstance(start, Tensor) else slice(start, start + length)
         return self.sin[at], self.cos[at]
 
     def _fill(self, length: int) -> None:
-        """Angles need float64: at position 65,536 a float32 is off by 0.004."""
+        """Compute the angles in float64: at position 65,536 a float32 is off by 0.004."""
         pair = torch.arange(0, self.dim, 2, dtype=torch.float64)  # 2i
         angle = torch.arange(length, dtype=torch.float64).unsqueeze(-1) * self.base ** (-pair / self.dim)
         like = getattr(self, "sin", torch.empty(0))
@@ -77,87 +150,193 @@ class Waves(nn.Module):
         self.register_buffer("cos", angle.cos().to(like), persistent=False)
 
 
-class NoPositions(nn.Module):
-    """Leaves the order out: what is left is the same for every permutation of the tokens."""
-
-    def forward(self, x: Tensor, start: Start = 0) -> Tensor:  # noqa: ARG002 - every position scheme takes a start
-        """(B, T, D) unchanged."""
-        return x
+# --- at the input ---
 
 
-class SinusoidalPositions(nn.Module):
-    """Waves from short to long: dot products between positions fall with their distance."""
+class InputPositions(PositionScheme):
+    """A vector for each position, combined with the token's: a scheme writes `encode`."""
 
-    def __init__(self, dim: int, base: float = 10000.0, combine: Combine = add):
-        super().__init__()
-        self.dim, self.combine, self.waves = dim, combine, Waves(dim, base)
+    combine: Combine = staticmethod(add)
 
     def encode(self, length: int, start: Start = 0) -> Tensor:
         """The vectors of `length` positions from `start` on: (T, D), or (B, T, D)."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, start: Start = 0) -> Tensor:
+        """Tokens (B, T, D) whose first stands at `start` -> (B, T, D), with their positions."""
+        return self.combine(x, self.encode(x.size(1), start).to(x.dtype))
+
+    @property
+    def has_vectors(self) -> bool:
+        return True
+
+    @property
+    def is_added(self) -> bool:
+        """Whether `forward` adds `encode` to the tokens and does nothing else, as native code does it."""
+        return self.combine is add and type(self).forward is InputPositions.forward
+
+    @contextmanager
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+        """While open, the position vectors (T, D) go through `change` before they meet the tokens."""
+        combine = self.combine
+        self.combine = lambda x, positions: combine(x, change(positions))
+        try:
+            yield
+        finally:
+            self.combine = combine
+
+    def vectors(self, length: int) -> Tensor | None:
+        return self.encode(length if self.max_length is None else min(length, self.max_length))
+
+    def products(self, length: int) -> Tensor | None:
+        vectors = self.vectors(length)
+        return None if vectors is None else (vectors @ vectors.T).unsqueeze(0)
+
+
+@POSITIONS.register("none")
+class NoPositions(InputPositions):
+    """No order: the result is the same for every permutation of the tokens."""
+
+    windowed = True
+
+    @property
+    def has_vectors(self) -> bool:
+        return False
+
+    @property
+    def is_added(self) -> bool:
+        return True
+
+    def forward(self, x: Tensor, start: Start = 0) -> Tensor:
+        return x
+
+    def vectors(self, length: int) -> None:
+        return None
+
+
+@POSITIONS.register("sinusoidal")
+class SinusoidalPositions(InputPositions):
+    """Sines from short to long wavelengths: dot products between positions fall with their distance."""
+
+    def __init__(self, dim: int, base: float = 10000.0, combine: Combine = add):
+        super().__init__()
+        self.dim, self.combine, self.waves = dim, combine, SinCosTable(dim, base)
+
+    @classmethod
+    def at_input(cls, sizes: PositionSizes) -> SinusoidalPositions:
+        return cls(sizes.dim, sizes.base, sizes.combine)
+
+    def encode(self, length: int, start: Start = 0) -> Tensor:
         sin, cos = self.waves(start, length)
         return torch.stack((sin, cos), dim=-1).flatten(-2)[..., : self.dim]  # sin, cos, sin, cos, …
 
-    def forward(self, x: Tensor, start: Start = 0) -> Tensor:
-        """(B, T, D) tokens from position `start` on -> the same with their positions."""
-        return self.combine(x, self.encode(x.size(1), start).to(x.dtype))
 
+@POSITIONS.register("learned")
+class LearnedPositions(InputPositions):
+    """A trainable vector for each position, up to `max_length`."""
 
-class LearnedPositions(nn.Module):
-    """A trainable vector for each position, up to the length of the table."""
-
-    def __init__(self, dim: int, length: int, combine: Combine = add):
+    def __init__(self, dim: int, max_length: int, combine: Combine = add):
         super().__init__()
-        self.dim, self.length, self.combine = dim, length, combine
-        self.table = nn.Embedding(length, dim)
+        self.dim, self.max_length, self.combine = dim, max_length, combine
+        self.table = nn.Embedding(max_length, dim)
         nn.init.normal_(self.table.weight, std=0.02)
 
-    def forward(self, x: Tensor, start: Start = 0) -> Tensor:
-        """(B, T, D) tokens from position `start` on -> the same with their positions."""
-        end = _end(start, x.size(1))
-        if end > self.length:
+    @classmethod
+    def at_input(cls, sizes: PositionSizes) -> LearnedPositions:
+        return cls(sizes.dim, sizes.max_length, sizes.combine)
+
+    def encode(self, length: int, start: Start = 0) -> Tensor:
+        end = _end(start, length)
+        if end > self.table.num_embeddings:
             raise ShapeError(
-                f"a sequence of {end} tokens is longer than the learned table of {self.length} positions; "
+                f"a sequence of {end} tokens is longer than the learned table of {self.max_length} positions; "
                 "shorten the text or train with a larger model.max_length"
             )
-        return self.combine(x, self.table(counting(start, x.size(1), x.device)))
+        return self.table(position_ids(start, length, self.table.weight.device))
 
 
-class RelativePositions(nn.Module):
-    """Order inside the heads. This one puts in none; the others turn the vectors or add a bias to the scores."""
+# --- inside the heads ---
+
+
+class RelativePositions(PositionScheme):
+    """Order inside the heads: a scheme rotates queries and keys, or has a bias that is added to their scores."""
 
     bias: Bias | None = None
 
-    def rotate(self, x: Tensor, start: Start) -> Tensor:  # noqa: ARG002 - see Rotary
-        """Queries or keys (B, H, T, D) whose first stands at `start`."""
+    def rotate(self, x: Tensor, start: Start) -> Tensor:
+        """Queries or keys (B, H, T, K) whose first stands at `start` -> (B, H, T, K)."""
         return x
 
+    def cos_sin(self, start: Start, length: int) -> tuple[Tensor, Tensor] | None:
+        """The factors of `apply_rotary`, each (T, K) or (B, T, K), for a scheme whose `rotate` is that."""
+        return None
 
+    def native_form(self, length: int) -> PositionForm | None:
+        """Tables for positions up to `length`; None = computed with torch only."""
+        return None
+
+    def products(self, length: int) -> Tensor | None:
+        positions = torch.arange(length)
+        return None if self.bias is None else self.bias(positions, positions)
+
+    def bias_by_distance(self, length: int) -> PositionForm:
+        """The native form of a scheme whose bias depends on the distance alone, for `native_form` to return."""
+        assert self.bias is not None
+        query, keys = torch.tensor([length - 1]), torch.arange(2 * length - 2, -1, -1)
+        return PositionForm(bias=self.bias(query, keys).squeeze(1))
+
+
+class NoRelativePositions(RelativePositions):
+    """Leaves queries, keys and scores alone."""
+
+    windowed = True
+
+    def native_form(self, length: int) -> PositionForm:
+        return PositionForm()
+
+
+@POSITIONS.register("rotary")
 class Rotary(RelativePositions):
-    """Turns each pair (i, i + D/2) of a query or key by pos / N^(2i/D), so q · k depends on the distance alone."""
+    """Rotates each pair (i, i + K/2) of a query or key by pos / N^(2i/K): q · k then depends on the distance alone."""
+
+    windowed = True
 
     def __init__(self, dim: int, base: float = 10000.0):
         super().__init__()
         if dim % 2:
-            raise ShapeError(f"rotary positions turn pairs of numbers, and a head size of {dim} is odd")
-        self.waves = Waves(dim, base)
+            raise ShapeError(f"rotary positions rotate pairs of numbers, and a head size of {dim} is odd")
+        self.waves = SinCosTable(dim, base)
+
+    @classmethod
+    def in_heads(cls, sizes: PositionSizes) -> Rotary:
+        return cls(sizes.key_dim, sizes.base)
 
     def rotate(self, x: Tensor, start: Start) -> Tensor:
-        """(B, H, T, D) -> the same, turned: (left, right) becomes (left cos - right sin, right cos + left sin)."""
-        cos, sin = (wave.to(x.dtype) for wave in self.turn(start, x.size(-2)))
-        cos, sin = (wave.unsqueeze(-3) if wave.dim() == 3 else wave for wave in (cos, sin))  # (B, 1, T, D)
-        return turned(x, cos, sin)
+        cos, sin = (table.to(x.dtype) for table in self.cos_sin(start, x.size(-2)))
+        cos, sin = (table.unsqueeze(-3) if table.dim() == 3 else table for table in (cos, sin))  # (B, 1, T, K)
+        return apply_rotary(x, cos, sin)
 
-    def turn(self, start: Start, length: int) -> tuple[Tensor, Tensor]:
-        """By what each number of a vector and its partner are multiplied, each (T, D) or (B, T, D)."""
+    def cos_sin(self, start: Start, length: int) -> tuple[Tensor, Tensor]:
         sin, cos = self.waves(start, length)
         return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
 
+    def native_form(self, length: int) -> PositionForm:
+        sin, cos = self.waves(0, length)
+        return PositionForm(sin, cos)
 
-def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """(…, T, D) -> the same, each number with its partner half a vector away."""
+    def products(self, length: int) -> Tensor:
+        """The score of a unit vector with itself, at all pairs of positions."""
+        unit = torch.ones(1, 1, length, self.waves.dim) / self.waves.dim**0.5  # (1, 1, T, K)
+        rotated = self.rotate(unit, 0)[0, 0]  # (T, K)
+        return (rotated @ rotated.T).unsqueeze(0)
+
+
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """(left, right) -> (left cos - right sin, right cos + left sin), the halves of (…, T, K); sin carries the sign."""
     return torch.addcmul(x * cos, x.roll(x.size(-1) // 2, dims=-1), sin)
 
 
+@POSITIONS.register("alibi")
 class Alibi(RelativePositions):
     """Subtracts m_h · distance from the score; head h forgets faster or slower by its slope m_h."""
 
@@ -167,10 +346,16 @@ class Alibi(RelativePositions):
         super().__init__()
         self.register_buffer("slopes", torch.tensor(_slopes(heads)), persistent=False)
 
+    @classmethod
+    def in_heads(cls, sizes: PositionSizes) -> Alibi:
+        return cls(sizes.heads)
+
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Positions (T,), (S,) -> (H, T, S)."""
         distance = (queries.unsqueeze(-1) - keys).abs()
         return -self.slopes[:, None, None] * distance
+
+    def native_form(self, length: int) -> PositionForm:
+        return self.bias_by_distance(length)
 
 
 def _slopes(heads: int) -> list[float]:
@@ -180,8 +365,11 @@ def _slopes(heads: int) -> list[float]:
     return slopes + (_slopes(2 * power)[::2][: heads - power] if heads > power else [])
 
 
+@POSITIONS.register("t5")
 class T5Relative(RelativePositions):
     """Adds a learned number for the distance: one for each near distance, one for each wider range farther out."""
+
+    windowed = True
 
     def __init__(self, heads: int, buckets: int = 32, longest: int = 128, both_ways: bool = True):
         super().__init__()
@@ -192,8 +380,11 @@ class T5Relative(RelativePositions):
         self.table = nn.Embedding(buckets, heads)
         nn.init.normal_(self.table.weight, std=0.02)
 
+    @classmethod
+    def in_heads(cls, sizes: PositionSizes) -> T5Relative:
+        return cls(sizes.heads, both_ways=not sizes.causal)
+
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Positions (T,), (S,) -> (H, T, S)."""
         ahead = keys - queries.unsqueeze(-1)  # (T, S), positive where the key comes later
         return self.table(self.bucket(ahead)).permute(2, 0, 1)
 
@@ -206,3 +397,6 @@ class T5Relative(RelativePositions):
         growth = (distance.clamp(min=near).float() / near).log() / math.log(self.longest / near)
         far = (near + (growth * (buckets - near)).long()).clamp(max=buckets - 1)
         return side + torch.where(distance < near, distance, far)
+
+    def native_form(self, length: int) -> PositionForm:
+        return self.bias_by_distance(length)

@@ -1,33 +1,38 @@
-"""Recurrent cells: what read sequences before attention, one token after the other.
+"""Recurrent networks: they read a sequence one token after the other.
 
     RNN    h_t = tanh(W_hx x_t + W_hh h_{t-1})
-    GRU    the same, with gates that decide how much is forgotten and how much is new
-    LSTM   a second state c_t that is only added to, so that gradients survive (as in a residual connection)
+    GRU    gates decide how much of h_{t-1} is kept and how much is new
+    LSTM   a second state c_t is only added to, so that gradients survive (as in a residual connection)
 
     B batch, T tokens, L layers, D input size, H hidden size
 
-All three are torch's own, wrapped so that padding and state are handled once.
+All three are torch's, wrapped so that padding and state are handled once. Another cell of torch's interface
+(`nn.RNNBase`), registered in `CELLS`, is a value of `model.cell`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from clearhead.errors import ShapeError
+from clearhead.registry import Registry
 
-Cell = Literal["rnn", "gru", "lstm"]
+CELLS: Registry[Callable[..., nn.RNNBase]] = Registry("cell")
+CELLS.register("rnn")(nn.RNN)
+CELLS.register("gru")(nn.GRU)
+CELLS.register("lstm")(nn.LSTM)
 
 
 @dataclass(frozen=True)
 class State:
-    """What a recurrent network remembers between tokens; only the LSTM has a cell state."""
+    """The state between two tokens; only the LSTM has a cell state."""
 
-    hidden: Tensor  # (L, B, H); twice the layers when it reads both ways
+    hidden: Tensor  # (L, B, H); twice the layers if bidirectional
     cell: Tensor | None = None  # (L, B, H)
 
     def reorder(self, rows: Tensor) -> State:
@@ -41,16 +46,16 @@ class State:
 
 
 class Recurrent(nn.Module):
-    """An RNN, GRU or LSTM that knows about padding: it stops each row at its last real token."""
+    """An RNN, GRU or LSTM that stops each row at its last real token."""
 
     def __init__(
-        self, cell: Cell, dim: int, hidden: int, layers: int = 1, *, both_ways: bool = False, dropout: float = 0.0
+        self, cell: str, dim: int, hidden: int, layers: int = 1, *, both_ways: bool = False, dropout: float = 0.0
     ):
         super().__init__()
-        make = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[cell]
         between = dropout if layers > 1 else 0.0
-        self.network: nn.RNNBase = make(dim, hidden, layers, batch_first=True, bidirectional=both_ways, dropout=between)
+        self.network = CELLS[cell](dim, hidden, layers, batch_first=True, bidirectional=both_ways, dropout=between)
         self.hidden = hidden * (2 if both_ways else 1)  # size of one output
+        self.has_cell_state = isinstance(self.network, nn.LSTM)
 
     def forward(self, x: Tensor, lengths: Tensor | None = None, state: State | None = None) -> tuple[Tensor, State]:
         """x (B, T, D), lengths (B,) -> states (B, T, H), zero where padded, and the state after the last token."""

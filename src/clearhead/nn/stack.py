@@ -1,4 +1,4 @@
-"""Stacks: the same block several times, each reading what the one below it wrote. The lectures' three shapes:
+"""Stacks: the same block several times, each reading the output of the one below. The lectures' three shapes:
 
     encoder-only       Encoder                            classification, tagging, images
     decoder-only       Encoder with a causal mask         language models
@@ -18,26 +18,27 @@ from clearhead.errors import ShapeError
 from clearhead.nn.block import DecoderBlock, DecoderCache, EncoderBlock, MakeCache
 from clearhead.nn.cache import Cache, GrowingCache
 from clearhead.nn.masks import Mask
+from clearhead.nn.norm import NoNorm
 
-Kept = TypeVar("Kept")
+CacheT = TypeVar("CacheT")
 
 
 class Encoder(nn.Module):
-    """Blocks of self-attention; `norm` closes a stack whose blocks normalise before."""
+    """Blocks of self-attention; a stack of `PreNorm` blocks ends with a `norm`."""
 
     def __init__(self, blocks: Sequence[EncoderBlock], norm: nn.Module | None = None):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        self.norm = norm or nn.Identity()
+        self.norm = norm or NoNorm()
 
     def forward(self, x: Tensor, mask: Mask | Tensor | None = None, cache: Sequence[Cache] | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        for block, remembered in zip(self.blocks, _one_each(cache, len(self.blocks)), strict=True):
-            x = block(x, mask=mask, cache=remembered)
+        for block, block_cache in zip(self.blocks, _per_block(cache, len(self.blocks)), strict=True):
+            x = block(x, mask=mask, cache=block_cache)
         return self.norm(x)
 
     def make_cache(self, cache: MakeCache = GrowingCache) -> list[Cache]:
-        """One empty cache for each block, for the caller to keep."""
+        """One empty cache for each block."""
         return [cache() for _ in self.blocks]
 
 
@@ -47,7 +48,7 @@ class Decoder(nn.Module):
     def __init__(self, blocks: Sequence[DecoderBlock], norm: nn.Module | None = None):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        self.norm = norm or nn.Identity()
+        self.norm = norm or NoNorm()
 
     def forward(
         self,
@@ -58,17 +59,17 @@ class Decoder(nn.Module):
         cache: Sequence[DecoderCache] | None = None,
     ) -> Tensor:
         """x (B, T, D), memory (B, S, D) -> (B, T, D)."""
-        for block, remembered in zip(self.blocks, _one_each(cache, len(self.blocks)), strict=True):
-            x = block(x, memory, mask=mask, memory_mask=memory_mask, cache=remembered)
+        for block, block_cache in zip(self.blocks, _per_block(cache, len(self.blocks)), strict=True):
+            x = block(x, memory, mask=mask, memory_mask=memory_mask, cache=block_cache)
         return self.norm(x)
 
     def make_cache(self, cache: MakeCache = GrowingCache) -> list[DecoderCache]:
-        """One empty cache for each block, for the caller to keep."""
-        return [DecoderCache.of(cache) for _ in self.blocks]
+        """One empty cache for each block."""
+        return [DecoderCache.create(cache) for _ in self.blocks]
 
 
-def _one_each(cache: Sequence[Kept] | None, blocks: int) -> Sequence[Kept | None]:
-    """A cache for each block, or none for any."""
+def _per_block(cache: Sequence[CacheT] | None, blocks: int) -> Sequence[CacheT | None]:
+    """One cache for each block, or None for each."""
     if cache is not None and len(cache) != blocks:
         raise ShapeError(f"{len(cache)} caches were given to a stack of {blocks} blocks; take them from make_cache()")
     return cache or [None] * blocks

@@ -14,6 +14,7 @@ from typing import Any
 
 from clearhead.decode import Settings
 from clearhead.errors import ConfigError, nearest
+from clearhead.nn.positions import length_limit
 from clearhead.serve.batching import Item, Worker, at_once
 from clearhead.serve.failures import Refused
 from clearhead.serve.limits import Limits
@@ -52,9 +53,7 @@ class Served:
     @property
     def context(self) -> int:
         """Tokens that a prompt and what follows it may have."""
-        config = self.model.config.model
-        learned = getattr(config, "positions", None) == "learned"
-        return min(self.limits.context, config.max_length) if learned else self.limits.context
+        return min(self.limits.context, length_limit(self.model.network) or self.limits.context)
 
     def must(self, ability: str) -> None:
         """Refuse what it was not trained for."""

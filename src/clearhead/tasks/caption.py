@@ -14,14 +14,15 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from clearhead.config import Config, RecurrentPatchConfig
+from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.collate import pad
 from clearhead.decode import Prompts, Settings, write
 from clearhead.look.attention_log import MAX_TOKENS
 from clearhead.look.inputs import PreparedInput, patch_names
 from clearhead.models.captioner import CrossCaptioner, SequenceCaptioner
-from clearhead.models.rnn_captioner import RnnCaptioner
+from clearhead.models.config import RecurrentPatchConfig
+from clearhead.models.rnn import RnnCaptioner
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.images import (
     ImageLike,

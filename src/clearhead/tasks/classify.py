@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clearhead.config import PooledConfig
 from clearhead.data import Labelled
 from clearhead.data.collate import pad
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Classifier as ClassifierNetwork
+from clearhead.models.config import PooledConfig
 from clearhead.run import Sizes
 from clearhead.tasks.base.labels import Classification, TextLabelTask, classifications, numbered, padded_batches
 from clearhead.tasks.base.losses import class_loss

@@ -18,10 +18,11 @@ from clearhead.engines.choose import MANY
 from clearhead.errors import ConfigError
 from clearhead.look.attention_log import MAX_TOKENS
 from clearhead.look.inputs import PreparedInput
-from clearhead.models.assemble import smaller
+from clearhead.models.assemble import smaller_window
 from clearhead.models.lm import LanguageModel as LanguageModelNetwork
-from clearhead.models.rnn_lm import RnnLanguageModel
+from clearhead.models.rnn import RnnLanguageModel
 from clearhead.nn import MultiHeadAttention
+from clearhead.nn.positions import reads_in_windows
 from clearhead.run import Sizes
 from clearhead.tasks.base.losses import IGNORE_INDEX, token_loss
 from clearhead.tasks.base.metrics import Score, bits_per_character, perplexity
@@ -147,8 +148,8 @@ class LanguageModel(GeneratingPredictor, task=Lm):
             raise ConfigError(f"cache={cache} must be 1 or more")
         if not isinstance(self.network, LanguageModelNetwork):
             return None  # the state of an RNN has one size
-        if self.config.model.positions in ("rotary", "t5", "none"):
-            cache = smaller(cache, self.config.model.length)
+        if reads_in_windows(self.network):
+            cache = smaller_window(cache, self.config.model.length)
         return cache if cache is not None and cache < tokens else None
 
     def cache_bytes(self, tokens: int) -> int:

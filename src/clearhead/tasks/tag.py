@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clearhead.config import ModelConfig
 from clearhead.data import Tagged
 from clearhead.data.collate import pad
 from clearhead.errors import ProbeError
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Tagger as TaggerNetwork
+from clearhead.models.config import ModelConfig
 from clearhead.run import Sizes
 from clearhead.tasks.base.labels import TextLabelTask, numbered, padded_batches
 from clearhead.tasks.base.losses import IGNORE_INDEX, token_loss

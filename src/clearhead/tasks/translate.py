@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from clearhead.config import AlignedConfig, AnyConfig, CellName, Config
+from clearhead.config import AnyConfig, Config
 from clearhead.data import Pair
 from clearhead.data.collate import pad
 from clearhead.decode import Hypothesis, Settings, Special, write_all
@@ -23,7 +23,8 @@ from clearhead.engines.flat import flat
 from clearhead.errors import DataError
 from clearhead.look.attention_log import MAX_TOKENS
 from clearhead.look.inputs import PreparedInput
-from clearhead.models.rnn_seq2seq import RnnSeq2Seq
+from clearhead.models.config import AlignedConfig, CellName
+from clearhead.models.rnn import RnnSeq2Seq
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.metrics import Score, bleu, chrf, exact_match

@@ -15,10 +15,11 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.config import Config, PooledPatchConfig, PoolName
+from clearhead.config import Config
 from clearhead.data import Picture
 from clearhead.data.batches import Batches
 from clearhead.look.inputs import PreparedInput, patch_names
+from clearhead.models.config import PooledPatchConfig, PoolName
 from clearhead.models.vit import VisionTransformer
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.images import (

@@ -26,7 +26,7 @@ from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.masks import causal_mask
 from clearhead.nn.norm import layer_norm
 from clearhead.nn.patches import PatchEmbedding
-from clearhead.nn.positions import SinusoidalPositions, Waves
+from clearhead.nn.positions import SinCosTable, SinusoidalPositions
 from clearhead.nn.scores import scaled_dot
 from clearhead.serve.failures import FAILURES
 
@@ -145,7 +145,7 @@ IDEAS = (
         "Georgia Tech, Valdés",
         "PE(i) · PE(j) falls with |i − j|",
         "The base N sets how long the longest wave is; the product of two positions falls with their distance.",
-        Waves,
+        SinCosTable,
         "positions",
         {"base": "100", "width": "128"},
     ),

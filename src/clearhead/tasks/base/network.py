@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from clearhead.config import AnyConfig
 from clearhead.errors import RunError
-from clearhead.models.initialise import initialise
+from clearhead.models.initialise import initialise, without_initialisation
 from clearhead.run import ModelMeta, Run, Sizes
 from clearhead.tasks import TASKS
 
@@ -26,7 +26,8 @@ def load_network(run: Run, config: AnyConfig) -> tuple[nn.Module, ModelMeta]:
     tensors = _with_tied(stored, outline)
     if problem := _misfit(tensors, outline.state_dict()):
         raise RunError(f"{run.path}: model.safetensors does not fit config.yaml: {problem}")
-    network = TASKS[config.task].build(config.model, meta.sizes)
+    with without_initialisation():
+        network = TASKS[config.task].build(config.model, meta.sizes)
     network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     return network.eval(), meta
 

@@ -14,8 +14,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from clearhead.config import Config, RecurrentConfig
+from clearhead.config import Config
 from clearhead.data.windows import TokenFile, Windows, write_tokens
+from clearhead.models.config import RecurrentConfig
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.task import Batch, Examples, Task, Workspace, read_dataset, train_tokenizer
 from clearhead.text import Tokenizer
