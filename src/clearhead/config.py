@@ -24,7 +24,6 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C takes a t
 Task = Literal["translate", "lm", "classify", "tag", "vision", "caption", "words"]
 Size = Literal["tiny", "small", "base"]
 TokenizerKind = Literal["char", "word", "bpe", "bytes", "wordpiece", "unigram"]
-DataKind = Literal["pairs", "text", "labelled", "tagged", "images", "captions"]
 ScoreName = Literal["dot", "scaled_dot", "additive", "bilinear", "cosine"]
 PositionName = Literal["sinusoidal", "learned", "rotary", "alibi", "t5", "none"]
 NormName = Literal["layer", "rms", "batch"]
@@ -57,7 +56,7 @@ class DataConfig(Section):
     """Where examples come from and how they are grouped."""
 
     path: str = Field("builtin", description="file, folder, dataset name, aligned files `a,b`, texts `a+b`, `builtin`")
-    kind: DataKind | None = Field(None, description="what the path holds; none = look and see")
+    kind: str | None = Field(None, description="what the path holds, the name of a reader; none = detect it")
     source: str | None = Field(None, description="column or language of the input side")
     target: str | None = Field(None, description="column or language of the output side")
     encoding: str = Field("utf-8", description="text encoding of the files")

@@ -102,8 +102,8 @@ def long_forward() -> Iterator[Figure]:
 def text_to_batches() -> Iterator[Figure]:
     """Read, tokenise and bucket Tatoeba en-es, or the pairs that come with the package where it is not at hand."""
     from clearhead.data import catalogue, read
-    from clearhead.data.batches import Batches, padding
-    from clearhead.data.get import locate, origin
+    from clearhead.data.batches import Batches, padding_share
+    from clearhead.data.hub import locate, origin
     from clearhead.text import Tokenizer
 
     here = origin(catalogue.find("tatoeba-en-es")) is not None
@@ -120,7 +120,7 @@ def text_to_batches() -> Iterator[Figure]:
     stamps["bucket"] = time.perf_counter() - begin
     detail = {"pairs": len(pairs), "seconds so far": stamps}
     yield Figure(f"read, tokenise and bucket {name}", stamps["bucket"], "s", 10.0, detail)
-    wasted = 100 * padding(lengths, batches)
+    wasted = 100 * padding_share(lengths, batches)
     yield Figure(f"padding of {name} at 4,096 tokens", wasted, "%", 5.0, {"batches": len(batches)})
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from clearhead.data import pixels
-from clearhead.errors import DataError
+from clearhead.data import images as data_images
 from clearhead.models.build import Sizes
 from clearhead.run import ModelMeta
 
@@ -28,17 +26,9 @@ GROW = 0.3  # of the size; the same for shear
 SHIFT = 0.3  # of half the image
 
 
-def load_pixels(images: Sequence[Any | Path], like: Pixels | None = None) -> Pixels:
+def load_pixels(images: Sequence[Pixels | Path], like: Pixels | None = None) -> Pixels:
     """All images in one array, of the size and channels of the first, or of those in `like`."""
-    height, width, channels = pixels(images[0]).shape if like is None else like.shape[1:]
-    square = height if height == width else None  # others are not scaled, so they must be of one size
-    loaded = [pixels(image, size=square, channels=channels) for image in images]
-    for image, array in zip(images, loaded, strict=True):
-        if array.shape != (height, width, channels):
-            found = " × ".join(map(str, array.shape[:2]))
-            where = image if isinstance(image, Path) else None
-            raise DataError(f"is {found} pixels where others are {height} × {width}; scale them first", path=where)
-    return np.stack(loaded)
+    return data_images.load_pixels(images, None if like is None else like.shape[1:])
 
 
 def expected(meta: ModelMeta | None) -> Pixels | None:
@@ -49,7 +39,7 @@ def expected(meta: ModelMeta | None) -> Pixels | None:
 
 def normalised(images: Pixels) -> Tensor:
     """(B, height, width, C) bytes -> (B, C, height, width) between -1 and 1."""
-    return torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+    return torch.from_numpy(data_images.normalize(images))
 
 
 def moved(images: Tensor, amount: float) -> Tensor:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from clearhead.config import Config
-from clearhead.data.cursor import Cursor
+from clearhead.data.batches import Cursor
 from clearhead.errors import ConfigError, DataError
 from clearhead.run import ModelMeta
 from clearhead.text import Tokenizer

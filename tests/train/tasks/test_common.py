@@ -27,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("data/tatoeba/en-es.tsv.gz").write_text("a dog\tun perro\na cat\tun gato\n", encoding="utf-8")
 
 
-def found(task: str, kind: configuration.DataKind, path: str, *words: str, whole: bool = False) -> AnyDataset:
+def found(task: str, kind: str, path: str, *words: str, whole: bool = False) -> AnyDataset:
     config = configuration.override(configuration.defaults(task), [f"data.path={path}", "data.validation=0", *words])
     dataset = read_kind(config, kind, Workspace(Path(), whole=whole))
     assert config.data.path == dataset.origin == path

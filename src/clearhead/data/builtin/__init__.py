@@ -24,7 +24,8 @@ from clearhead.errors import ConfigError, nearest
 
 
 def _pairs() -> tuple[Pair, ...]:
-    return tuple(Pair(*line.split("\t")) for line in _content("pairs.tsv.gz").splitlines())
+    rows = (line.split("\t") for line in _content("pairs.tsv.gz").splitlines())
+    return tuple(Pair(source, target) for source, target in rows)
 
 
 def _text() -> tuple[str, ...]:
@@ -38,9 +39,8 @@ def _labelled() -> tuple[Labelled, ...]:
 
 def _tagged() -> tuple[Tagged, ...]:
     sentences = _content("tags.conll.gz").removesuffix("\n\n").split("\n\n")
-    return tuple(
-        Tagged(*zip(*(row.split("\t") for row in sentence.split("\n")), strict=True)) for sentence in sentences
-    )
+    columns = (zip(*(row.split("\t") for row in sentence.split("\n")), strict=True) for sentence in sentences)
+    return tuple(Tagged(tokens, tags) for tokens, tags in columns)
 
 
 _READERS: dict[str, Callable[[], tuple[Any, ...]]] = {

@@ -14,7 +14,7 @@ import torch
 
 from clearhead.config import Config
 from clearhead.data import Captioned
-from clearhead.data.collate import pad
+from clearhead.data.batches import pad
 from clearhead.decode import Prompts, Settings, write
 from clearhead.run import ModelMeta
 from clearhead.train.metrics import Score, caption_bleu

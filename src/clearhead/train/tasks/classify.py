@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.data import Labelled
-from clearhead.data.collate import pad
+from clearhead.data.batches import pad
 from clearhead.train.losses import class_loss
 from clearhead.train.task import Batch, Examples
 from clearhead.train.tasks.common import TextLabelTask, device_of, numbered

@@ -12,13 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clearhead.config import Config, DataKind
+from clearhead.config import Config
 from clearhead.data.batches import Batches
+from clearhead.data.dataset import chosen_reader, detect, find_reader, only, read_sources, resolve
 from clearhead.data.examples import AnyDataset
-from clearhead.data.files import Reading
-from clearhead.data.kinds import Found
-from clearhead.data.places import BUILTIN, Place, located, only
-from clearhead.data.read import kind_of, read_places
+from clearhead.data.readers import Detected
+from clearhead.data.source import ReadOptions, Source
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
 from clearhead.run import ModelMeta
@@ -28,25 +27,25 @@ from clearhead.train.task import Batch, Examples, Task, Workspace
 from clearhead.train.watch import LONGEST, Example
 
 
-def read_kind(config: Config, kind: DataKind, workspace: Workspace) -> AnyDataset:
+def read_kind(config: Config, kind: str, workspace: Workspace) -> AnyDataset:
     """The task's data; data of another kind is refused by name, but every kind can be read as text."""
     data = config.data
-    places = located(data.path, Reading(data.encoding, data.source, data.target))
-    said = kind if data.kind or data.path == BUILTIN else None
-    found = [kind_of(place, said) for place in places]
+    sources = resolve(data.path, ReadOptions(data.encoding, data.source, data.target))
+    chosen = chosen_reader(data.kind, kind, sources)
+    found = [detect(source, chosen) for source in sources]
     if kind != "text" and not (data.source or data.target):
-        _refuse_another(only(places), found[0], kind, config.task)
+        _refuse_another(only(sources), found[0], kind, config.task)
     share = 0 if workspace.whole else data.validation
-    dataset = read_places(places, [each.kind for each in found], kind, share)
+    dataset = read_sources(sources, found, kind, share)
     return _all_of(dataset) if workspace.whole else dataset
 
 
-def _refuse_another(place: Place, found: Found, kind: DataKind, task: str) -> None:
-    if found.kind != kind:
+def _refuse_another(source: Source, found: Detected, kind: str, task: str) -> None:
+    if find_reader(found.kind).example_kind != kind:
         raise DataError(
             f"looks like {found.kind} ({found.reason}), and {task} needs {kind}; "
             f"if it is {kind} all the same, say data.kind={kind}",
-            path=place.name,
+            path=source.name,
         )
 
 
@@ -118,7 +117,7 @@ class LabelTask(Task):
 class TextLabelTask(LabelTask):
     """A task that labels texts, or each of their words."""
 
-    kind: ClassVar[DataKind]
+    kind: ClassVar[str]
 
     def __init__(self, config: Config, workspace: Workspace):
         dataset = read_kind(config, self.kind, workspace)

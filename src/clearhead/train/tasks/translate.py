@@ -15,7 +15,7 @@ import torch
 
 from clearhead.config import Config
 from clearhead.data import Pair
-from clearhead.data.collate import pad
+from clearhead.data.batches import pad
 from clearhead.decode import Settings, Special, write_all
 from clearhead.engines.flat import flat
 from clearhead.errors import DataError

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from clearhead.data import images, pixels, read
-from clearhead.data.pictures import shape
+from clearhead.data import pixels, read
+from clearhead.data.images import image_shape
 from clearhead.errors import DataError
 
-from .writing import put, real
+from ..helpers import put, real
 
 RED = np.zeros((4, 6, 3), dtype=np.uint8) + np.array([200, 10, 30], dtype=np.uint8)
 
@@ -105,7 +105,7 @@ def test_npz_grey_images_get_a_channel(tmp_path: Path) -> None:
         ({"images": np.zeros((2, 3, 4)), "labels": np.zeros(2)}, r"images of float64 \(2, 3, 4\); uint8 \(N, H, W\)"),
         ({"images": np.zeros((2, 3), np.uint8), "labels": np.zeros(2)}, r"images of uint8 \(2, 3\)"),
         ({"images": np.zeros((2, 3, 4), np.uint8), "labels": np.zeros(3)}, "has 2 images and 3 labels"),
-        ({"images": np.zeros((1, 3, 4), np.uint8), "labels": np.array([2]), "names": np.array(["a"])}, "none of its 1"),
+        ({"images": np.zeros((1, 3, 4), np.uint8), "labels": np.array([2]), "names": np.array(["a"])}, "not one of"),
         ({"images": np.array([None]), "labels": np.zeros(1)}, "is not an npz file of plain arrays"),
     ],
 )
@@ -124,9 +124,9 @@ GOOD = idx(np.zeros((2, 3, 3)))
         (GOOD[:-1], idx(np.zeros(2)), "ends in the middle"),
         (gzip.compress(GOOD, mtime=0)[:-9], idx(np.zeros(2)), "ends in the middle"),
         (GOOD[:6], idx(np.zeros(2)), "ends in the middle"),
-        (GOOD + b"x", idx(np.zeros(2)), "holds more bytes than its sizes"),
+        (GOOD + b"x", idx(np.zeros(2)), "holds more bytes than its header"),
         (GOOD, idx(np.zeros(3)), "has 2 images and 3 labels"),
-        (b"\0\0\x0d\1" + b"\0" * 20, idx(np.zeros(2)), "is not an idx file of bytes"),
+        (b"\0\0\x0d\1" + b"\0" * 20, idx(np.zeros(2)), "is not an IDX file of bytes"),
         (GOOD, None, "has no train-labels-idx1-ubyte beside it"),
         (bytes([0, 0, 8, 3]) + b"\xff" * 12, idx(np.zeros(2)), "ends in the middle"),
     ],
@@ -144,7 +144,7 @@ def test_pixels_of_a_file(tmp_path: Path) -> None:
     assert pixels(path).tolist() == RED.tolist()
     assert pixels(path, size=2).shape == (2, 2, 3)
     assert pixels(path, channels=1).shape == (4, 6, 1)
-    assert shape(path) == (4, 6, 3)
+    assert image_shape(path) == (4, 6, 3)
 
 
 def test_pixels_of_an_array() -> None:
@@ -192,7 +192,7 @@ def test_half_an_image_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("side", [8_500, 12_000, 20_000])
 def test_a_decompression_bomb_is_not_opened(tmp_path: Path, side: int) -> None:
     Image.new("1", (side, side)).save(tmp_path / "a.png")
-    with pytest.raises(DataError, match=r"a\.png: has .* pixels, where a picture may have 64 million"):
+    with pytest.raises(DataError, match=r"a\.png: has .* pixels, over the limit of 64 million"):
         pixels(tmp_path / "a.png")
 
 
@@ -208,8 +208,8 @@ def test_pictures_without_classes(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="put those of each class in a folder named after it"):
         read(tmp_path)
     with pytest.raises(DataError, match="put those of each class in a folder named after it"):
-        images.read(tmp_path)
-    with pytest.raises(DataError, match=r"a\.png: is one picture"):
+        read(tmp_path, kind="images")
+    with pytest.raises(DataError, match=r"a\.png: is a single picture"):
         read(tmp_path / "a.png")
 
 

@@ -12,17 +12,29 @@ import socket
 import tarfile
 import threading
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from string import ascii_lowercase
 
 import numpy as np
 import pytest
 
-from clearhead.data import download, get, unpack
-from clearhead.data.catalogue import CATALOGUE, Entry, RemoteFile, Use
+from clearhead.data import catalogue, download, hub, read
+from clearhead.data.catalogue import (
+    CATALOGUE,
+    INVENTED_LENGTH,
+    INVENTED_LETTERS,
+    INVENTED_LINES,
+    INVENTED_WORDS,
+    Entry,
+    RemoteFile,
+    Use,
+    invented,
+)
 from clearhead.errors import ConfigError, DownloadError
 
 CONTENT = bytes(range(256)) * 40  # 10,240 bytes
@@ -139,7 +151,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_whole_file_is_kept_under_its_name(server: Server, cache: Path) -> None:
-    found = get.get(entry(server.file("toy.txt")))
+    found = hub.get(entry(server.file("toy.txt")))
     assert found.path == cache / "toy.txt"
     assert found.path.read_bytes() == CONTENT
     assert (found.origin, names(cache)) == ("download", ["toy.txt"])
@@ -147,14 +159,14 @@ def test_whole_file_is_kept_under_its_name(server: Server, cache: Path) -> None:
 
 
 def test_several_files_are_used_as_their_folder(server: Server, cache: Path) -> None:
-    found = get.get(entry(server.file("train.txt"), server.file("valid.txt", b"other")))
+    found = hub.get(entry(server.file("train.txt"), server.file("valid.txt", b"other")))
     assert found.path == cache
     assert names(cache) == ["train.txt", "valid.txt"]
 
 
 def test_cut_connection_is_resumed_with_only_the_rest(server: Server) -> None:
     server.cuts = [HALF]
-    found = get.get(entry(server.file("toy.txt")))
+    found = hub.get(entry(server.file("toy.txt")))
     first, second = server.requests
     assert (first.range, first.sent) == (None, HALF)
     assert (second.range, second.if_range, second.sent) == (f"bytes={HALF}-", ETAG, len(CONTENT) - HALF)
@@ -164,32 +176,32 @@ def test_cut_connection_is_resumed_with_only_the_rest(server: Server) -> None:
 def test_part_of_an_earlier_call_is_resumed(server: Server, cache: Path) -> None:
     cache.mkdir(parents=True)
     (cache / "toy.txt.part").write_bytes(CONTENT[:100])
-    assert get.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
+    assert hub.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
     assert [(request.range, request.sent) for request in server.requests] == [("bytes=100-", len(CONTENT) - 100)]
 
 
 def test_weak_etag_is_not_sent_back(server: Server) -> None:
     server.cuts, server.etag = [HALF], 'W/"about-1"'
-    get.get(entry(server.file("toy.txt")))
+    hub.get(entry(server.file("toy.txt")))
     assert [request.if_range for request in server.requests] == [None, None]
 
 
 def test_many_cuts_with_progress_are_no_reason_to_give_up(server: Server) -> None:
     server.cuts = [1000] * 9
-    assert get.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
-    assert len(server.requests) == 10 > download.TRIES
+    assert hub.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
+    assert len(server.requests) == 10 > download.MAX_ATTEMPTS
 
 
 def test_server_without_ranges_restarts_cleanly(server: Server) -> None:
     server.cuts, server.ranges = [HALF], False
-    assert get.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
+    assert hub.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
     assert [request.sent for request in server.requests] == [HALF, len(CONTENT)]
 
 
 def test_complete_part_is_not_downloaded_again(server: Server, cache: Path) -> None:
     cache.mkdir(parents=True)
     (cache / "toy.txt.part").write_bytes(CONTENT)
-    assert get.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
+    assert hub.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
     assert [request.sent for request in server.requests] == [0]
 
 
@@ -197,19 +209,19 @@ def test_complete_part_is_not_downloaded_again(server: Server, cache: Path) -> N
 def test_part_of_another_version_is_thrown_away(server: Server, cache: Path, stale: bytes) -> None:
     cache.mkdir(parents=True)
     (cache / "toy.txt.part").write_bytes(stale)
-    assert get.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
+    assert hub.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
     assert server.requests[-1].sent == len(CONTENT)
 
 
 def test_passing_trouble_of_the_server_is_waited_out(server: Server) -> None:
     server.statuses = [503, 429]
-    assert get.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
+    assert hub.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
 
 
 def test_progress_is_reported(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "CHUNK", 4096)
     seen: list[tuple[str, int, int | None]] = []
-    get.get(entry(server.file("toy.txt")), lambda *step: seen.append(step))
+    hub.get(entry(server.file("toy.txt")), lambda *step: seen.append(step))
     assert seen == [("toy.txt", done, len(CONTENT)) for done in (4096, 8192, 10240)]
 
 
@@ -219,15 +231,15 @@ def test_progress_is_reported(server: Server, monkeypatch: pytest.MonkeyPatch) -
 def test_wrong_bytes_are_refused_and_not_kept(server: Server, cache: Path) -> None:
     file = server.file("toy.txt")
     server.files["/toy.txt"] = b"<html>please log in</html>"
-    with pytest.raises(DownloadError, match=r"toy\.txt is not the file it should be \(sha256:\w+ instead of sha256:"):
-        get.get(entry(file))
+    with pytest.raises(DownloadError, match=r"toy\.txt has the wrong checksum \(sha256:\w+ instead of sha256:"):
+        hub.get(entry(file))
     assert names(cache) == []
 
 
 def test_missing_file_is_said_at_once(server: Server, cache: Path) -> None:
     file = replace(server.file("toy.txt"), address=f"{server.address}/gone.txt")
     with pytest.raises(DownloadError, match=r"gone\.txt: the server answered 404 Not Found; .* \$CLEARHEAD_DATA"):
-        get.get(entry(file))
+        hub.get(entry(file))
     assert len(server.requests) == 1
     assert names(cache) == []
 
@@ -236,18 +248,18 @@ def test_refused_connection_is_tried_a_few_times() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     file = RemoteFile("toy.txt", f"http://127.0.0.1:{port}/toy.txt", sha256(CONTENT))
-    with pytest.raises(DownloadError, match=r"Connection refused \(5 tries brought nothing more\); check the conn"):
-        get.get(entry(file))
+    with pytest.raises(DownloadError, match=r"Connection refused \(5 attempts made no progress\); check the conn"):
+        hub.get(entry(file))
 
 
 def test_server_that_never_comes_to_the_end_is_given_up(server: Server, cache: Path) -> None:
     server.cuts, server.ranges = [HALF] * 99, False
-    with pytest.raises(DownloadError, match=rf"cut after {HALF} of 10240 bytes .* to go on after the {HALF} bytes"):
-        get.get(entry(server.file("toy.txt")))
-    assert len(server.requests) == 1 + download.TRIES
+    with pytest.raises(DownloadError, match=rf"cut after {HALF} of 10240 bytes .* to continue after the {HALF} bytes"):
+        hub.get(entry(server.file("toy.txt")))
+    assert len(server.requests) == 1 + download.MAX_ATTEMPTS
     assert (cache / "toy.txt.part").read_bytes() == CONTENT[:HALF]
     server.cuts, server.ranges = [], True
-    assert get.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
+    assert hub.get(entry(server.file("toy.txt"))).path.read_bytes() == CONTENT
     assert server.requests[-1].sent == len(CONTENT) - HALF
 
 
@@ -257,7 +269,7 @@ def test_full_disk_is_one_sentence(server: Server, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(download.os, "fsync", full)
     with pytest.raises(DownloadError, match=r"toy: no space left on device; make room there or set CLEARHEAD_CACHE"):
-        get.get(entry(server.file("toy.txt")))
+        hub.get(entry(server.file("toy.txt")))
 
 
 def test_cache_that_cannot_be_written_is_one_sentence(
@@ -266,13 +278,13 @@ def test_cache_that_cannot_be_written_is_one_sentence(
     (tmp_path / "file").touch()
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "file"))
     with pytest.raises(DownloadError, match=r"cannot read or write .*file.*: not a directory; .* CLEARHEAD_CACHE"):
-        get.get(entry(server.file("toy.txt")))
+        hub.get(entry(server.file("toy.txt")))
     assert server.requests == []
 
 
 def test_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"unknown dataset mnsit; did you mean mnist\?"):
-        get.locate("mnsit")
+        hub.locate("mnsit")
 
 
 # Checksums that nobody publishes
@@ -280,24 +292,24 @@ def test_unknown_name_gets_the_nearest() -> None:
 
 def test_first_sum_is_kept_and_compared(server: Server, cache: Path) -> None:
     toy = entry(server.file("toy.txt", checksum=None))
-    found = get.get(toy)
+    found = hub.get(toy)
     assert found.sums == {"toy.txt": sha256(CONTENT)}
     assert (cache / "toy.txt.sha256").read_text() == f"{sha256(CONTENT)}\n"
 
     found.path.unlink()
-    assert get.get(toy).path.read_bytes() == CONTENT
+    assert hub.get(toy).path.read_bytes() == CONTENT
 
     found.path.unlink()
     server.files["/toy.txt"] = b"a new version"
-    with pytest.raises(DownloadError, match=r"delete .*toy\.txt\.sha256 if you want the new version"):
-        get.get(toy)
+    with pytest.raises(DownloadError, match=r"delete .*toy\.txt\.sha256 to accept the new version"):
+        hub.get(toy)
     assert names(cache) == ["toy.txt.sha256"]
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])
 def test_published_sum_of_any_kind_is_compared(server: Server, algorithm: str) -> None:
     published = f"{algorithm}:{hashlib.new(algorithm, CONTENT).hexdigest()}"
-    assert get.get(entry(server.file("toy.txt", checksum=published))).path.read_bytes() == CONTENT
+    assert hub.get(entry(server.file("toy.txt", checksum=published))).path.read_bytes() == CONTENT
 
 
 # Where it is looked for
@@ -305,18 +317,18 @@ def test_published_sum_of_any_kind_is_compared(server: Server, algorithm: str) -
 
 def test_cached_dataset_needs_no_server(server: Server, cache: Path) -> None:
     toy = entry(server.file("toy.txt"))
-    get.get(toy)
+    hub.get(toy)
     server.requests.clear()
-    found = get.get(toy)
+    found = hub.get(toy)
     assert (found.origin, found.path, server.requests) == ("cache", cache / "toy.txt", [])
 
 
 def test_only_missing_files_are_downloaded(server: Server, cache: Path) -> None:
     toy = entry(server.file("train.txt"), server.file("valid.txt"))
-    get.get(toy)
+    hub.get(toy)
     (cache / "valid.txt").unlink()
     server.requests.clear()
-    get.get(toy)
+    hub.get(toy)
     assert [request.path for request in server.requests] == ["/valid.txt"]
 
 
@@ -331,9 +343,9 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_data_folder_comes_first_and_is_used_in_place(server: Server, data_folder: Path, cache: Path) -> None:
     (data_folder / "toy" / "toy.txt").write_bytes(b"mine")
     toy = entry(server.file("toy.txt"))
-    found = get.get(toy)
+    found = hub.get(toy)
     assert (found.path, found.origin) == (data_folder / "toy" / "toy.txt", "$CLEARHEAD_DATA")
-    assert get.origin(toy) == "$CLEARHEAD_DATA"
+    assert hub.origin(toy) == "$CLEARHEAD_DATA"
     assert server.requests == []
     assert not cache.exists()
 
@@ -341,15 +353,15 @@ def test_data_folder_comes_first_and_is_used_in_place(server: Server, data_folde
 def test_several_files_of_the_data_folder_are_their_folder(data_folder: Path) -> None:
     for name in ("train.txt.gz", "valid.txt.gz"):
         (data_folder / "toy" / name).touch()
-    assert get.get(entry(local=("toy/train.txt.gz", "toy/valid.txt.gz"))).path == data_folder / "toy"
+    assert hub.get(entry(local=("toy/train.txt.gz", "toy/valid.txt.gz"))).path == data_folder / "toy"
 
 
 def test_incomplete_data_folder_is_passed_over(server: Server, data_folder: Path, cache: Path) -> None:
     (data_folder / "toy" / "train.txt").touch()
     toy = entry(server.file("toy.txt"), local=("toy/train.txt", "toy/valid.txt"))
-    assert get.origin(toy) is None
-    assert get.get(toy).path == cache / "toy.txt"
-    assert get.origin(toy) == "cache"
+    assert hub.origin(toy) is None
+    assert hub.get(toy).path == cache / "toy.txt"
+    assert hub.origin(toy) == "cache"
 
 
 def test_archive_in_the_data_folder_is_unpacked_once(data_folder: Path, cache: Path) -> None:
@@ -357,25 +369,25 @@ def test_archive_in_the_data_folder_is_unpacked_once(data_folder: Path, cache: P
     (data_folder / "toy" / "captions.tsv").write_bytes(b"a cat")
     toy = entry(local=("toy/images.tar.xz", "toy/captions.tsv"), inside="train")
     steps: list[tuple[str, int, int | None]] = []
-    found = get.get(toy, lambda *step: steps.append(step))
+    found = hub.get(toy, lambda *step: steps.append(step))
     assert found.path == cache / "unpacked" / "train"
     assert (found.path / "cat" / "1.jpg").read_bytes() == b"cat"
     assert (cache / "unpacked" / "captions.tsv").read_bytes() == b"a cat"
     assert {step[0] for step in steps} == {"unpacking images.tar.xz"}
     (found.path / "cat" / "1.jpg").write_bytes(b"still here")
-    assert (get.get(toy).path / "cat" / "1.jpg").read_bytes() == b"still here"
+    assert (hub.get(toy).path / "cat" / "1.jpg").read_bytes() == b"still here"
     assert names(cache.parent) == ["toy", "toy.lock"]
 
 
 def test_dataset_without_an_address_says_where_to_put_it() -> None:
     with pytest.raises(DownloadError, match=r"toy cannot be downloaded; put toy/toy\.txt below \$CLEARHEAD_DATA"):
-        get.get(entry())
+        hub.get(entry())
 
 
 def test_second_call_at_the_same_time_waits_and_finds_it(server: Server) -> None:
     toy = entry(server.file("toy.txt"))
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(get.get, [toy] * 4))
+        found = list(pool.map(hub.get, [toy] * 4))
     assert {result.path.read_bytes() for result in found} == {CONTENT}
     assert len(server.requests) == 1
 
@@ -401,23 +413,23 @@ def write_tar(path: Path, members: dict[str, bytes]) -> None:
 
 def test_members_of_a_zip_are_kept_and_the_zip_is_not(server: Server, cache: Path) -> None:
     packed = zipped({"SST-2/train.tsv": b"train", "SST-2/dev.tsv": b"dev", "SST-2/test.tsv": b"test"})
-    recipe = unpack.members({"train.tsv": "SST-2/train.tsv", "dev.tsv": "SST-2/dev.tsv"})
-    found = get.get(entry(server.file("toy.zip", packed, recipe=recipe)))
+    recipe = catalogue.copy_members({"train.tsv": "SST-2/train.tsv", "dev.tsv": "SST-2/dev.tsv"})
+    found = hub.get(entry(server.file("toy.zip", packed, recipe=recipe)))
     assert found.path == cache
     assert {path.name: path.read_bytes() for path in cache.iterdir()} == {"train.tsv": b"train", "dev.tsv": b"dev"}
 
 
 def test_traversal_member_of_a_zip_lands_nowhere(server: Server, cache: Path, tmp_path: Path) -> None:
     packed = zipped({"../../../evil.txt": b"evil", "good.txt": b"good"})
-    get.get(entry(server.file("toy.zip", packed, recipe=unpack.members({"toy.txt": "good.txt"}))))
+    hub.get(entry(server.file("toy.zip", packed, recipe=catalogue.copy_members({"toy.txt": "good.txt"}))))
     assert names(cache) == ["toy.txt"]
     assert not [path for path in tmp_path.rglob("*") if "evil" in path.name]
 
 
 def test_traversal_member_of_a_tar_is_refused(data_folder: Path, cache: Path, tmp_path: Path) -> None:
     write_tar(data_folder / "toy" / "toy.tar.xz", {"good.txt": b"good", "../../../evil.txt": b"evil"})
-    with pytest.raises(DownloadError, match=r"evil\.txt.* outside the destination; the archive is not to be trusted"):
-        get.get(entry(local=("toy/toy.tar.xz",)))
+    with pytest.raises(DownloadError, match=r"evil\.txt.* outside the destination; the archive is not safe"):
+        hub.get(entry(local=("toy/toy.tar.xz",)))
     assert names(cache) == []
     assert not [path for path in tmp_path.rglob("*") if "evil" in path.name]
 
@@ -426,8 +438,8 @@ def test_broken_tar_is_one_sentence(data_folder: Path, cache: Path) -> None:
     write_tar(data_folder / "toy" / "toy.tar.xz", {"good.txt": os.urandom(10_000)})
     whole = (data_folder / "toy" / "toy.tar.xz").read_bytes()
     (data_folder / "toy" / "toy.tar.xz").write_bytes(whole[:5000])
-    with pytest.raises(DownloadError, match=r"toy\.tar\.xz cannot be unpacked: .*; get it again"):
-        get.get(entry(local=("toy/toy.tar.xz",)))
+    with pytest.raises(DownloadError, match=r"toy\.tar\.xz cannot be unpacked: .*; download it again"):
+        hub.get(entry(local=("toy/toy.tar.xz",)))
     assert names(cache) == []
 
 
@@ -440,21 +452,21 @@ def test_broken_tar_is_one_sentence(data_folder: Path, cache: Path) -> None:
     ids=["no zip", "no member"],
 )
 def test_unusable_zip_is_one_sentence_and_not_kept(server: Server, cache: Path, content: bytes, reason: str) -> None:
-    file = server.file("toy.zip", content, checksum=None, recipe=unpack.members({"toy.txt": "b"}))
-    with pytest.raises(DownloadError, match=rf"toy\.zip\.part cannot be unpacked: {re.escape(reason)}; get it again"):
-        get.get(entry(file))
+    file = server.file("toy.zip", content, checksum=None, recipe=catalogue.copy_members({"toy.txt": "b"}))
+    with pytest.raises(DownloadError, match=rf"toy\.zip\.part cannot be unpacked: {re.escape(reason)}; download"):
+        hub.get(entry(file))
     assert names(cache) == []
 
 
 def test_pairs_lose_the_column_of_authors(server: Server) -> None:
     packed = zipped({"deu.txt": "Go.\tGeh.\tCC-BY #1\r\nHi.\tGrüß Gott!\tCC-BY #2\r\n".encode()})
-    found = get.get(entry(server.file("toy.zip", packed, recipe=unpack.pairs("en-de.tsv", "deu.txt"))))
+    found = hub.get(entry(server.file("toy.zip", packed, recipe=catalogue.copy_pairs("en-de.tsv", "deu.txt"))))
     assert found.path.read_bytes() == "Go.\tGeh.\nHi.\tGrüß Gott!\n".encode()
 
 
 def test_questions_keep_their_coarse_class(server: Server) -> None:
     lines = b"DESC:manner How did it ?\nLOC:city Which sister\xf0city ?\n"
-    found = get.get(entry(server.file("toy.label", lines, recipe=unpack.coarse("train.txt"))))
+    found = hub.get(entry(server.file("toy.label", lines, recipe=catalogue.coarse_labels("train.txt"))))
     assert found.path.read_bytes() == b"DESC How did it ?\nLOC Which sister\xf0city ?\n"
 
 
@@ -466,17 +478,17 @@ def test_cifar_becomes_arrays(server: Server, tmp_path: Path) -> None:
     batches = {f"cifar-10-batches-bin/data_batch_{n + 1}.bin": b"".join(records[3 * n : 3 * n + 3]) for n in range(5)}
     write_tar(tmp_path / "cifar.tar.gz", batches)
     packed = (tmp_path / "cifar.tar.gz").read_bytes()
-    found = get.get(entry(server.file("cifar.tar.gz", packed, recipe=unpack.cifar("train.npz"))))
+    found = hub.get(entry(server.file("cifar.tar.gz", packed, recipe=catalogue.cifar_batches("train.npz"))))
     with np.load(found.path) as arrays:
         assert arrays["images"].dtype == np.uint8
         np.testing.assert_array_equal(arrays["images"], images)
         np.testing.assert_array_equal(arrays["labels"], labels)
-        assert tuple(arrays["names"]) == unpack.CIFAR_CLASSES
+        assert tuple(arrays["names"]) == catalogue.CIFAR_CLASSES
 
 
 def test_cifar_of_a_wrong_length_is_refused() -> None:
-    with pytest.raises(DownloadError, match="CIFAR-10 has 3072 bytes, which is no multiple of 3073"):
-        unpack.cifar_arrays(bytes(3072))
+    with pytest.raises(DownloadError, match="CIFAR-10 has 3072 bytes, not a multiple of 3073"):
+        catalogue.cifar_arrays(bytes(3072))
 
 
 # Made here
@@ -490,11 +502,11 @@ def test_a_text_that_is_made_needs_no_web_and_is_made_once(cache: Path) -> None:
         yield from ("uno", "dós")
 
     made = Entry("toy", "text", "a toy", "none", local=(), make=lines)
-    assert get.origin(made) == "made"
-    found = get.get(made)
+    assert hub.origin(made) == "made"
+    found = hub.get(made)
     assert (found.origin, found.path) == ("made", cache / "toy.txt")
     assert found.path.read_bytes() == "uno\ndós\n".encode()
-    assert get.get(made).origin == get.origin(made) == "cache"
+    assert hub.get(made).origin == hub.origin(made) == "cache"
     assert (names(cache), calls) == (["toy.txt"], [1])
 
 
@@ -504,7 +516,7 @@ def test_a_text_that_cannot_be_made_leaves_nothing(cache: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(DownloadError, match="no space left on device; make room there"):
-        get.get(Entry("toy", "text", "a toy", "none", local=(), make=lines))
+        hub.get(Entry("toy", "text", "a toy", "none", local=(), make=lines))
     assert names(cache) == []
 
 
@@ -540,3 +552,32 @@ def test_catalogue_agrees_with_real_files() -> None:
     (plays,) = CATALOGUE["tinyshakespeare"].files
     with gzip.open(REAL / "tinyshakespeare" / "input.txt.gz") as packed:
         assert sha256(packed.read()) == plays.checksum
+
+
+# The generated text
+
+
+def test_every_invented_line_repeats_words_of_its_own() -> None:
+    lines = list(invented())
+    assert lines == list(invented())
+    assert len(lines) == len(set(lines)) == INVENTED_LINES
+    for line in lines:
+        words = line.split(" ")
+        assert len(words) == INVENTED_LENGTH
+        assert len(set(words)) <= INVENTED_WORDS
+        assert set("".join(words)) <= set(ascii_lowercase)
+        assert all(INVENTED_LETTERS[0] <= len(word) <= INVENTED_LETTERS[1] for word in words)
+
+
+def test_invented_words_do_not_recur_in_other_lines() -> None:
+    lines_with = Counter(word for line in invented() for word in set(line.split(" ")) if len(word) >= 5)
+    assert lines_with.most_common(1)[0][1] <= 3  # of 15,000
+
+
+def test_the_invented_text_is_read_by_its_name(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
+    monkeypatch.delenv("CLEARHEAD_DATA", raising=False)
+    found = read("invented", validation=0.02)
+    text = "".join(found.train) + "".join(found.validation)
+    assert (found.kind, found.origin) == ("text", "invented")
+    assert text.split("\n")[:INVENTED_LINES] == list(invented())

@@ -8,7 +8,7 @@ from clearhead.data import read
 from clearhead.data.examples import Tagged
 from clearhead.errors import ConfigError, DataError
 
-from .writing import put
+from ..helpers import put
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 

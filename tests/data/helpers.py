@@ -1,4 +1,4 @@
-"""What the tests of readers share: putting small files somewhere, and finding the real ones."""
+"""Shared by the tests of readers: writing small files, and finding the real corpora."""
 
 from __future__ import annotations
 

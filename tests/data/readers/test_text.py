@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clearhead.data import read
 from clearhead.errors import DataError
 
-from .writing import put, real
+from ..helpers import put, real
 
 
 def text(path: Path, **options):

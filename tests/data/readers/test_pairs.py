@@ -9,7 +9,7 @@ from clearhead.data import read
 from clearhead.data.examples import Pair
 from clearhead.errors import ConfigError, DataError
 
-from .writing import put, real
+from ..helpers import put, real
 
 
 def pairs(path: Path | str, **options) -> list[Pair]:

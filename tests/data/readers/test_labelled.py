@@ -8,7 +8,7 @@ from clearhead.data import read
 from clearhead.data.examples import Labelled
 from clearhead.errors import DataError
 
-from .writing import put, real
+from ..helpers import put, real
 
 
 def labelled(path: Path, **options) -> list[Labelled]:

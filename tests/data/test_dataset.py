@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.data import get, read
+from clearhead.data import hub, read
 from clearhead.data.catalogue import CATALOGUE
 from clearhead.data.check import check
-from clearhead.data.files import Reading
-from clearhead.data.places import Place, located
-from clearhead.data.read import kind_of, read_parts, read_places
+from clearhead.data.dataset import detect, find_reader, read_parts, read_sources, resolve
+from clearhead.data.source import ReadOptions, Source
 from clearhead.errors import ConfigError, DataError, DownloadError
 
-from .writing import put
+from .helpers import put
 
 REAL = os.environ.get("CLEARHEAD_DATA")
 SENTENCES = {"en": "a dog", "de": "ein Hund", "fr": "un chien"}
@@ -46,8 +45,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_name_stands_for_its_dataset_and_how_to_read_it(data: Path) -> None:
-    assert located("multi30k", Reading()) == (Place("multi30k", data / "multi30k", Reading("utf-8", "en", "de")),)
-    assert located("trec", Reading())[0].reading == Reading("latin-1")
+    assert resolve("multi30k", ReadOptions()) == (
+        Source("multi30k", (data / "multi30k",), ReadOptions("utf-8", "en", "de")),
+    )
+    assert resolve("trec", ReadOptions())[0].options == ReadOptions("latin-1")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_a_name_stands_for_its_dataset_and_how_to_read_it(data: Path) -> None:
 )
 @pytest.mark.usefixtures("data")
 def test_what_the_user_says_comes_first(said: tuple[str, str], filled: tuple[str, str]) -> None:
-    assert located("multi30k", Reading("cp1252", *said))[0].reading == Reading("cp1252", *filled)
+    assert resolve("multi30k", ReadOptions("cp1252", *said))[0].options == ReadOptions("cp1252", *filled)
     first = read("multi30k", source=said[0], target=said[1]).train[0]
     assert (first.source, first.target) == tuple(f"{SENTENCES[language]} train 0" for language in filled)
 
@@ -87,14 +88,14 @@ def test_a_check_repeats_the_name_and_only_what_was_said() -> None:
 @pytest.mark.usefixtures("data")
 def test_what_exists_under_the_name_wins() -> None:
     put(Path("trec"), "mine\n")
-    assert located("trec", Reading()) == (Place("trec", Path("trec"), Reading()),)
+    assert resolve("trec", ReadOptions()) == (Source("trec", (Path("trec"),), ReadOptions()),)
     assert list(read("trec", kind="text", validation=0).train) == ["mine\n"]
 
 
 @pytest.mark.usefixtures("data")
 def test_a_run_directory_of_that_name_is_no_data(data: Path) -> None:
     put(Path("trec/config.yaml"), b"task: classify\n")
-    assert located("trec", Reading())[0].path == data / "trec/train.txt.gz"
+    assert resolve("trec", ReadOptions())[0].path == data / "trec/train.txt.gz"
 
 
 def test_a_path_is_never_a_name() -> None:
@@ -126,10 +127,12 @@ def test_a_dataset_that_cannot_be_had_says_so() -> None:
 def test_builtin_and_aligned_files_are_as_the_user_says() -> None:
     put(Path("a.en"), "a dog\n")
     put(Path("a.de"), "ein Hund\n")
-    for path in ("builtin", "a.en,a.de"):
-        assert located(path, Reading()) == (Place(path, path, Reading()),)
+    assert resolve("builtin", ReadOptions()) == (Source("builtin", (), ReadOptions()),)
+    assert resolve("a.en,a.de", ReadOptions()) == (Source("a.en,a.de", (Path("a.en"), Path("a.de")), ReadOptions()),)
+    with pytest.raises(DataError, match="two aligned files, which only translation pairs can be"):
+        read("a.en,a.de", kind="labelled")
     with pytest.raises(DataError, match=r"^trec: does not exist"):
-        located("trec,a.de", Reading())
+        resolve("trec,a.de", ReadOptions())
 
 
 # Texts joined by +
@@ -165,7 +168,7 @@ def test_as_text_a_joined_table_is_taken_as_it_is() -> None:
 @pytest.mark.usefixtures("data")
 def test_a_path_with_a_plus_wins() -> None:
     put(Path("wikitext2+sst2"), "mine\n")
-    assert located("wikitext2+sst2", Reading())[0].path == Path("wikitext2+sst2")
+    assert resolve("wikitext2+sst2", ReadOptions())[0].path == Path("wikitext2+sst2")
     with pytest.raises(DataError, match=r"^c\+\+\.txt: does not exist$"):
         read("c++.txt")
     put(Path("salt+pepper.txt"), "mine\n")
@@ -181,7 +184,7 @@ def test_a_part_that_is_not_there_is_named() -> None:
 
 @pytest.mark.usefixtures("data")
 def test_only_text_is_joined() -> None:
-    with pytest.raises(DataError, match=r"^sst2\+trec: is 2 places joined by \+, which only running text can be"):
+    with pytest.raises(DataError, match=r"^sst2\+trec: joins 2 sources with \+, which only running text can"):
         read("sst2+trec", kind="labelled")
     with pytest.raises(ConfigError, match="builtin has data of every kind"):
         read("wikitext2+builtin")
@@ -229,11 +232,11 @@ def beginning(archive: Path, folder: Path, _report: object) -> None:
 def test_real_datasets_by_name(name: str, first: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
-    monkeypatch.setattr(get, "unpack_tar", beginning)
-    places = located(name, Reading())
-    found = [kind_of(place).kind for place in places]
-    assert found == [CATALOGUE[place.name].kind for place in places]
-    if found[0] == "text":
-        assert first in next(iter(read_places(places, found, "text", 0).train))
+    monkeypatch.setattr(hub, "unpack_tar", beginning)
+    sources = resolve(name, ReadOptions())
+    found = [detect(source) for source in sources]
+    assert [each.kind for each in found] == [CATALOGUE[source.name].kind for source in sources]
+    if found[0].kind == "text":
+        assert first in next(iter(read_sources(sources, found, "text", 0).train))
     elif first:
-        assert first in str(read_parts(places[0], found[0]).train[0])
+        assert first in str(read_parts(sources[0], find_reader(found[0].kind)).train[0])

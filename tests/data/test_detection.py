@@ -1,20 +1,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.config import DataKind
 from clearhead.data import detect, read
 from clearhead.data.check import check
 from clearhead.data.examples import Pair
-from clearhead.data.files import Reading
+from clearhead.data.readers import READERS
+from clearhead.data.source import ReadOptions
 from clearhead.errors import ClearheadError, ConfigError, DataError
 
-from .writing import put, real
+from .helpers import put, real
 
 POEM = "Tyger Tyger, burning bright,\nIn the forests of the night;\n\nWhat immortal hand or eye,\nCould frame\n"
 
@@ -73,8 +72,8 @@ def test_folders(tmp_path: Path, names: list[str], kind: str, reason: str) -> No
 
 def test_what_the_user_asks_for_helps_to_decide(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "who,what,how\nme,a b c,x\nyou,d e f,y\nthey,g h,x\nwe,i j,y\n")
-    assert detect(path, Reading(source="what", target="who")).kind == "pairs"
-    assert detect(path, Reading(source="what", target="how")).kind == "labelled"
+    assert detect(path, options=ReadOptions(source="what", target="who")).kind == "pairs"
+    assert detect(path, options=ReadOptions(source="what", target="how")).kind == "labelled"
 
 
 def test_the_kind_can_be_forced(tmp_path: Path) -> None:
@@ -143,7 +142,7 @@ NAMES = ["a.tsv", "a.csv", "a.jsonl", "a.txt", "a.conll", "a.npz", "a-images-idx
 @given(
     pieces=st.lists(st.sampled_from(PIECES), max_size=20),
     name=st.sampled_from(NAMES),
-    kind=st.sampled_from([None, None, *get_args(DataKind)]),
+    kind=st.sampled_from([None, None, *READERS.builtin()]),
     broken=st.booleans(),
 )
 def test_whatever_the_bytes_it_is_data_or_one_sentence(tmp_path_factory, pieces, name, kind, broken) -> None:
@@ -161,7 +160,7 @@ def test_whatever_the_bytes_it_is_data_or_one_sentence(tmp_path_factory, pieces,
     ("names", "sentence"),
     [
         ([], "is an empty folder"),
-        (["a.pdf"], r"holds nothing to learn from \(.csv, .tsv"),
+        (["a.pdf"], r"holds no data files \(.csv, .tsv"),
         (["a.tar.xz"], "unpack a.tar.xz first"),
         (["inner/deeper/a.txt"], "its folders are inner"),
     ],

@@ -9,7 +9,7 @@ from clearhead.data import read
 from clearhead.data.examples import Captioned
 from clearhead.errors import DataError
 
-from .writing import put, real
+from ..helpers import put, real
 
 FLICKR = "a.jpg#0\tA dog .\na.jpg#1\tThe dog .\nb.jpg#0\tA cat .\nc.jpg#0\tA bird .\n"
 
