@@ -3,11 +3,14 @@ from __future__ import annotations
 import gzip
 import itertools
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
+import clearhead
 from clearhead.data import hub, read
 from clearhead.data.catalogue import CATALOGUE
 from clearhead.data.check import check
@@ -133,6 +136,46 @@ def test_builtin_and_aligned_files_are_as_the_user_says() -> None:
         read("a.en,a.de", kind="labelled")
     with pytest.raises(DataError, match=r"^trec: does not exist"):
         resolve("trec,a.de", ReadOptions())
+
+
+# Opening files
+
+OPENS = """
+import sys
+from collections import Counter
+from clearhead.data import read
+
+opened = Counter()
+sys.addaudithook(lambda event, arguments: opened.update([str(arguments[0])] * (event == "open")))
+dataset = read(sys.argv[1], kind=None if sys.argv[2] == "-" else sys.argv[2])
+first = next(iter(dataset.train))
+print(opened[sys.argv[3]])
+"""
+
+
+@pytest.mark.parametrize("kind", ["-", "given"])
+@pytest.mark.parametrize(
+    ("path", "file", "content", "found", "most"),
+    [
+        ("a.tsv", "a.tsv", "a dog\tun perro\na cat\tun gato\n", "pairs", 2),
+        ("a.tsv.gz", "a.tsv.gz", gzip.compress(b"a dog\tun perro\na cat\tun gato\n"), "pairs", 2),
+        ("a.csv", "a.csv", "en,es\na dog,un perro\na cat,un gato\n", "pairs", 2),
+        ("a.jsonl", "a.jsonl", '{"en": "a", "de": "b"}\n{"en": "c", "de": "d"}\n', "pairs", 2),
+        ("d", "d/train.tsv", "a dog\tun perro\na cat\tun gato\n", "pairs", 2),
+        ("a.csv", "a.csv", "text,label\nfine,1\nbad,0\n", "labelled", 2),
+        ("a.txt", "a.txt", "0 why ?\n1 who ?\n0 how ?\n1 when ?\n", "labelled", 2),
+        ("a.conll", "a.conll", "EU ORG\nis O\n\nit O\n\nis O\n", "tagged", 2),
+        ("a.txt", "a.txt", "a long story\nin two lines\n", "text", 3),  # seen, counted, then read
+    ],
+)
+def test_a_file_is_opened_at_most_twice_before_its_examples_come(
+    tmp_path: Path, path: str, file: str, content: str | bytes, found: str, most: int, kind: str
+) -> None:
+    put(tmp_path / file, content)
+    words = [sys.executable, "-c", OPENS, path, found if kind == "given" else "-", file]
+    environment = {**os.environ, "PYTHONPATH": str(Path(clearhead.__file__).parents[1])}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert 1 <= int(done.stdout) <= most
 
 
 # Texts joined by +

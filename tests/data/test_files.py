@@ -162,3 +162,38 @@ def test_other_encodings_are_refused(encoding: str, sentence: str) -> None:
 )
 def test_names_of_parts(name: str, part: str) -> None:
     assert part_name(Path(name)) == part
+
+
+# Previews
+
+
+@pytest.mark.parametrize("room", [0, 3, 10_000])
+def test_a_preview_yields_every_line_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    monkeypatch.setattr(files, "PREVIEW", room)
+    path = put(tmp_path / "a.txt", "".join(f"line {number}\n" for number in range(20)))
+    preview = Preview(path)
+    assert preview.head(count=3) == list(lines(path))[:3]
+    assert list(preview) == list(preview) == list(lines(path))
+    assert preview.head(count=7) == list(lines(path))[:7]
+    preview.close()
+    assert list(preview) == list(lines(path))
+
+
+def test_a_preview_opens_its_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path / "a.txt", "".join(f"line {number}\n" for number in range(2_000)))
+    opened = []
+    monkeypatch.setattr(files, "lines", lambda *words: opened.append(words) or lines(*words))
+    preview = Preview(path)
+    assert not preview.has_text()
+    assert len(preview.head()) == 1_000
+    assert preview.has_text()
+    assert len(list(preview)) == len(list(preview)) == 2_000
+    assert len(opened) == 1
+
+
+def test_an_error_in_a_preview_comes_again(tmp_path: Path) -> None:
+    preview = Preview(put(tmp_path / "a.txt", b"fine\nbroken \xff\n"))
+    for _ in range(2):
+        with pytest.raises(DataError, match="line 2: is not utf-8 text"):
+            list(preview)
+    assert preview.head(count=1) == [(1, "fine")]

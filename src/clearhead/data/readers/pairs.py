@@ -25,11 +25,31 @@ Side = TypeVar("Side", int, str)  # the index of a column, or a language
 _ADVICE = "choose with --source and --target (data.source=… data.target=…)"
 
 
-@READERS.register("pairs")
 class PairReader(Reader):
-    """Reads translation pairs."""
+    """The splits and checks of pairs, wherever they come from."""
 
     example_kind, title, unit, task = "pairs", "translation pairs", "pairs", "translate"
+
+    def identity(self, example: Pair) -> bytes:
+        return folded(example.source)
+
+    def texts(self, example: Pair) -> Mapping[str, Sequence[str]]:
+        return {"source": (example.source,), "target": (example.target,)}
+
+    def row(self, key: bytes, example: Pair) -> tuple[str, str]:
+        return example.source, example.target
+
+    def answer(self, example: Pair) -> str:
+        return example.target
+
+    def problems(self, example: Pair) -> Iterator[str]:
+        return lint.pair_problems(example.source, example.target)
+
+
+@READERS.register("pairs")
+class PairFileReader(PairReader):
+    """Reads translation pairs from tables and aligned files."""
+
     suffixes = TABLES
     reads_aligned_files = True
 
@@ -69,21 +89,6 @@ class PairReader(Reader):
         table = pair_table(source, file)
         for line, (first, second) in table.rows(*side_columns(table, source.options)):
             yield Pair(first, second, line)
-
-    def identity(self, example: Pair) -> bytes:
-        return folded(example.source)
-
-    def texts(self, example: Pair) -> Mapping[str, Sequence[str]]:
-        return {"source": (example.source,), "target": (example.target,)}
-
-    def row(self, key: bytes, example: Pair) -> tuple[str, str]:
-        return example.source, example.target
-
-    def answer(self, example: Pair) -> str:
-        return example.target
-
-    def problems(self, example: Pair) -> Iterator[str]:
-        return lint.pair_problems(example.source, example.target)
 
     def languages(self, source: Source) -> tuple[str, str] | None:
         if source.is_builtin or source.is_aligned:
