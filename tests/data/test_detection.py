@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,172 @@ def test_folders_with_nothing_to_learn_from(tmp_path: Path, names: list[str], se
 )
 def test_real_corpora(name: str, kind: str) -> None:
     assert detect(real(name)).kind == kind
+
+
+# What each layout was detected as before readers said it themselves: (files, kind, reason); `=` marks the path given.
+TAGS = "EU\tORG\nis\tO\n\nit\tO\n"
+PAIRS = "a dog\tun perro\na cat\tun gato\n"
+IMAGES = "a.jpg\tA dog\nb.png\tA cat\n"
+LABELS = "good film\tpos\nbad film\tneg\nfine film\tpos\nugly film\tneg\n"
+LABEL_LINES = "0 why ?\n1 who ?\n0 how ?\n1 when ?\n"
+RECORDED: dict[str, tuple[dict[str, str], str, str]] = {
+    "aligned files beside captions": (
+        {"train.en": POEM, "train.de": POEM, "captions.tsv": IMAGES},
+        "pairs",
+        "files named after the languages de, en",
+    ),
+    "captions beside arrays": ({"captions.tsv": IMAGES, "x.npz": "x"}, "captions", "a table of captions, captions.tsv"),
+    "captions beside class folders": (
+        {"captions.tsv": IMAGES, "cat/a.png": "x"},
+        "captions",
+        "a table of captions, captions.tsv",
+    ),
+    "arrays beside class folders": ({"x.npz": "x", "cat/a.png": "x"}, "images", "pictures as arrays, x.npz"),
+    "class folders beside a table": (
+        {"cat/a.png": "x", "train.tsv": PAIRS},
+        "images",
+        "pictures in one folder for each of 1 classes",
+    ),
+    "pictures beside a table": (
+        {"a.png": "x", "train.tsv": PAIRS},
+        "error",
+        "has no pictures in folders; put those of each class in a folder named after it",
+    ),
+    "pictures beside texts": (
+        {"a.png": "x", "emma.txt": POEM, "moby.txt": POEM},
+        "error",
+        "has no pictures in folders; put those of each class in a folder named after it",
+    ),
+    "pictures beside an empty folder": (
+        {"a.png": "x", "inner/note.pdf": "x", "train.tsv": PAIRS},
+        "pairs",
+        "train.tsv has two text columns that both vary",
+    ),
+    "texts beside a table": (
+        {"emma.txt": POEM, "moby.txt": POEM, "train.tsv": PAIRS},
+        "pairs",
+        "train.tsv has two text columns that both vary",
+    ),
+    "two tables": (
+        {"a.tsv": PAIRS, "b.tsv": PAIRS},
+        "error",
+        "holds several data files (a.tsv, b.tsv); give one, or name them train.* and valid.*",
+    ),
+    "train and valid tables": (
+        {"train.tsv": LABELS, "valid.tsv": LABELS},
+        "labelled",
+        "train.tsv has a column, 2, with 2 different values in 4 rows",
+    ),
+    "train and valid tags": (
+        {"train.conll": TAGS, "dev.conll": TAGS},
+        "tagged",
+        "train.conll has words in columns with a blank line after each sentence",
+    ),
+    "one language only": (
+        {"train.en": POEM, "valid.en": POEM},
+        "error",
+        "holds no data files (.csv, .tsv, .jsonl, .txt, .conll)",
+    ),
+    "labels in a folder": (
+        {"train.txt": LABEL_LINES},
+        "labelled",
+        "train.txt has lines that begin with one of a few labels",
+    ),
+    "only documentation": (
+        {"README.txt": POEM, "LICENSE": POEM},
+        "error",
+        "holds no data files (.csv, .tsv, .jsonl, .txt, .conll)",
+    ),
+    "a picture that is text": (
+        {"=a.ppm": "P3 2 2\n255 0 0\n0 255 0\n255 0 0\n0 255 0\n"},
+        "error",
+        "is a single picture; give the folder of a dataset",
+    ),
+    "tags whose columns are languages": (
+        {"=a.tsv": "en\tde\nein\tO\n\ndas\tO\n"},
+        "tagged",
+        "words in columns with a blank line after each sentence",
+    ),
+    "images named in a column called en": (
+        {"=a.csv": "en,de\na.jpg,Hund\nb.png,Katze\n"},
+        "captions",
+        "a column of image names beside one of sentences",
+    ),
+    "image names as labels": (
+        {"=a.csv": "image,label\na.jpg,x\nb.jpg,y\nc.jpg,x\nd.jpg,y\n"},
+        "captions",
+        "a column of image names beside one of sentences",
+    ),
+    "labels among languages": ({"=a.csv": "en,es,label\na,b,x\nc,d,y\n"}, "pairs", "columns named en, es"),
+    "attribution and few values": (
+        {"=a.tsv": "a\tx\tCC-BY\nb\tx\tCC-BY\nc\ty\tCC-BY\nd\ty\tCC-BY\n"},
+        "pairs",
+        "two columns of sentences and one that says where they are from",
+    ),
+    "a table without varying columns": (
+        {"=a.tsv": "x\ty\nx\ty\nx\ty\nx\ty\n"},
+        "labelled",
+        "a column, 1, with 1 different values in 4 rows",
+    ),
+    "three text columns": (
+        {"=a.tsv": "a b\tc d\te f\ng h\ti j\tk l\nm n\to p\tq r\n"},
+        "pairs",
+        "several text columns that vary",
+    ),
+    "a table of one column": (
+        {"=a.tsv": "one\ntwo\nthree\n"},
+        "error",
+        "has one column; pairs and labelled texts need two, plain text a .txt file",
+    ),
+    "labels in one column": ({"=a.csv": "label\nx\ny\nx\ny\n"}, "labelled", "a column named label"),
+    "an uneven table": (
+        {"=a.tsv": "a\tb\nc\td\te\n"},
+        "error",
+        "has 3 columns where the rows before it have 2; each row needs the same columns",
+    ),
+    "an uneven table with blank lines": (
+        {"=a.tsv": "a\tb\n\nc\td\te\n"},
+        "error",
+        "has 3 columns where the rows before it have 2; each row needs the same columns",
+    ),
+    "blank lines only": ({"=a.conll": "\n \n\n"}, "error", "is empty"),
+    "a header only": ({"=a.csv": "text,label\n"}, "error", "holds a header and no rows"),
+    "binary": ({"=a.txt": "a\0b"}, "error", "is a binary file, not text (it holds a NUL byte)"),
+    "binary tags": ({"=a.conll": "a\0b"}, "error", "is a binary file, not text (it holds a NUL byte)"),
+    "idx by name": ({"=train-labels-idx1-ubyte": "x"}, "images", "pictures as arrays"),
+    "objects without a suffix": (
+        {"=data": '{"text": "a b", "label": "x"}\n{"text": "c d", "label": "y"}\n'},
+        "labelled",
+        "a column named label",
+    ),
+    "a language pair in the name": ({"=en_de.tsv": "a b\tc d\nx y\tz w\n"}, "pairs", "a file named after en, de"),
+    "a language pair with a label": (
+        {"=en-de.tsv": "a b\tx\nc d\ty\ne f\tx\ng h\ty\n"},
+        "pairs",
+        "a file named after en, de",
+    ),
+    "words and numbers": (
+        {"=a.txt": "EU 1\nis 2\n\nit 1\n"},
+        "tagged",
+        "words in columns with a blank line after each sentence",
+    ),
+    "comments and tags": (
+        {"=a.txt": "# id = 1\nEU ORG\nis O\n\n# id = 2\nit O\n"},
+        "tagged",
+        "words in columns with a blank line after each sentence",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_every_layout_is_detected_as_recorded(tmp_path: Path, name: str) -> None:
+    files, kind, reason = RECORDED[name]
+    for file, content in files.items():
+        put(tmp_path / file.lstrip("="), content)
+    path = next((tmp_path / file[1:] for file in files if file.startswith("=")), tmp_path)
+    if kind == "error":
+        with pytest.raises(DataError, match=re.escape(reason) + "$"):
+            detect(path)
+    else:
+        found = detect(path)
+        assert (found.kind, found.reason) == (kind, reason)
