@@ -5,7 +5,7 @@
     for indices in batches:                              # one epoch; the next loop is the next epoch
         source = pad([sources[i] for i in indices], tokenizer.pad)
     state = batches.state()                              # small, JSON: the position of the next batch
-    batches.restore(state)                               # continues exactly there, or says why it cannot
+    batches.restore(state)                               # continues exactly there, or raises an error
 
 The order is a pure function of the seed, the epoch and the rank of the process (from 0 to `world` - 1).
 """

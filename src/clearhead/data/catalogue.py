@@ -1,4 +1,4 @@
-"""The datasets that `clearhead data get` knows: licences, files below `$CLEARHEAD_DATA`, addresses, and recipes.
+"""The datasets of `clearhead data get`: licences, files below `$CLEARHEAD_DATA`, addresses, and recipes.
 
 Only training and validation parts are fetched: test parts are for final measurements. A checksum is of the downloaded
 bytes, as published by someone other than the server (the comment says who); None means that nobody publishes one, so

@@ -214,9 +214,9 @@ def read_sources(sources: Sequence[Source], found: Sequence[Detected], kind: str
 
 
 def reader_for(found: Detected, kind: str) -> Reader:
-    """The detected reader if its examples are of the kind asked for, else the reader of that kind."""
-    detected, asked = find_reader(found.kind), find_reader(kind)
-    return detected if detected.example_kind == asked.example_kind else asked
+    """The detected reader if its examples are of this kind, else the reader named like the kind."""
+    detected, named = find_reader(found.kind), find_reader(kind)
+    return detected if detected.example_kind == named.example_kind else named
 
 
 def read_parts(source: Source, reader: Reader) -> Parts[Any]:

@@ -1,7 +1,7 @@
 """Files and folders of data: opening, decoding and previewing them, and what their names say.
 
 A file is never read whole: `lines` yields it line by line, `blocks` about a megabyte at a time, and a `Preview` keeps
-its first lines for whoever asks what the file holds. gzip and xz are unpacked, and each way in which a file can be
+its first lines for the readers that detect what it holds. gzip and xz are unpacked, and each way in which a file can be
 broken is one error sentence.
 """
 
@@ -228,7 +228,7 @@ def _as_data_errors(path: Path) -> Iterator[None]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """The entries of a folder, which know whether they are files without another system call."""
+    """The visible entries of a folder; a DirEntry tells files from folders without another system call."""
     with _as_data_errors(folder), os.scandir(folder) as found:
         return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
 

@@ -1,4 +1,4 @@
-"""Readers: each says what it can read, reads it, and knows what to check. One file here is one kind of data.
+"""Readers: each detects what it can read, reads it, and defines its checks. One file here is one kind of data.
 
 A reader from outside the package is a class in a file named by `$CLEARHEAD_PLUGINS`, or an entry point of the group
 `clearhead.readers`. `data.kind=records` then selects it, detection asks it, and `clearhead data check` uses it:
@@ -34,7 +34,7 @@ from clearhead.registry import Registry
 class Certainty(IntEnum):
     """How sure a reader is; of several readers that can read a source, the surest one does."""
 
-    GUESS = 1  # nothing speaks against it
+    GUESS = 1  # it fits, and nothing else does better
     LIKELY = 2  # the values look like it
     NAMED = 3  # columns, files or folders have its names
     CERTAIN = 4  # the layout fits nothing else
