@@ -22,7 +22,6 @@ from clearhead.errors import ConfigError, nearest
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C takes a tenth of the time
 
 TokenizerKind = Literal["char", "word", "bpe", "bytes", "wordpiece", "unigram"]
-DataKind = Literal["pairs", "text", "labelled", "tagged", "images", "captions"]
 ScheduleName = Literal["inverse_sqrt", "cosine", "linear", "stable"]
 
 
@@ -44,7 +43,7 @@ class DataConfig(Section):
     """Where examples come from and how they are grouped."""
 
     path: str = Field("builtin", description="file, folder, dataset name, aligned files `a,b`, texts `a+b`, `builtin`")
-    kind: DataKind | None = Field(None, description="what the path holds; none = look and see")
+    kind: str | None = Field(None, description="what the path holds, the name of a reader; none = detect it")
     source: str | None = Field(None, description="column or language of the input side")
     target: str | None = Field(None, description="column or language of the output side")
     encoding: str = Field("utf-8", description="text encoding of the files")

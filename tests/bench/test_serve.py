@@ -99,7 +99,7 @@ def test_a_quantile_is_in_milliseconds() -> None:
 
 
 def test_sentences_are_real_and_different(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clearhead.data.get.origin", lambda _: None)
+    monkeypatch.setattr("clearhead.data.hub.origin", lambda _: None)
     found = real_sentences(17)
     assert len(set(found)) == 17
 

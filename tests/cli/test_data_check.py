@@ -112,8 +112,8 @@ BAD = {
     "an image that is not one": (image_folder, "cat/fake.png: is not an image"),
     "a 10 MB line": (
         written("a.tsv", b"a\tb\n" + b"x" * 10_000_000),
-        "a.tsv, line 2: is 10.0 MB long, over the 1 MB that a line may have; if it is one long running text, "
-        "say so with --kind text (data.kind=text)",
+        "a.tsv, line 2: is 10.0 MB long, over the limit of 1 MB; if it is one long running text, "
+        "read it with --kind text (data.kind=text)",
     ),
     "an unknown kind": (written("a.txt", b"words\n"), "unknown kind txt; did you mean text?", "--kind=txt"),
     "an unknown encoding": (written("a.txt", b"words\n"), "unknown encoding utf9; try utf-8", "--encoding=utf9"),

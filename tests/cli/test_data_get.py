@@ -95,7 +95,7 @@ def test_wrong_bytes_are_one_sentence_and_exit_2(
 ) -> None:
     (tmp_path / "www" / "toy.txt").write_bytes(b"<html>please log in</html>")
     assert run("toy", "--json") == 2
-    assert f"{toy.address} is not the file it should be" in json.loads(capsys.readouterr().err)["error"]
+    assert f"{toy.address} has the wrong checksum" in json.loads(capsys.readouterr().err)["error"]
     assert list((tmp_path / "my cache" / "data" / "toy").iterdir()) == []
 
 

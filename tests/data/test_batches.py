@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from clearhead.data.batches import Batches, padding
-from clearhead.data.collate import pad
+from clearhead.data.batches import Batches, generator, pad, padding_share, share
 from clearhead.errors import DataError
 from clearhead.text import Tokenizer
 
@@ -117,7 +116,7 @@ def test_a_state_of_another_run_is_refused(change: dict[str, object], message: s
 )
 def test_a_place_that_does_not_exist_is_refused(place: dict[str, int]) -> None:
     batches = Batches([3] * 10, budget=6, seed=1)
-    with pytest.raises(DataError, match=r"cannot resume: epoch=.*, position=.* is no place among 5 batches"):
+    with pytest.raises(DataError, match=r"cannot resume: epoch=.*, position=.* is not a position among 5 batches"):
         batches.restore({**batches.state(), **place})
     with pytest.raises(DataError, match="cannot resume: the state has seed=None"):
         batches.restore({})
@@ -137,15 +136,15 @@ def test_epochs_group_and_order_anew() -> None:
 
 
 def test_nothing_to_batch_is_refused() -> None:
-    with pytest.raises(DataError, match="there are no examples to make batches of"):
+    with pytest.raises(DataError, match="there are no examples to batch"):
         Batches([], budget=10, seed=1)
 
 
 def test_padding_counts_cells_on_all_sides() -> None:
     lengths = [[4, 2], [2, 2], [1, 5]]
-    assert padding(lengths, [np.array([0, 1])]) == 1 - 10 / 12
-    assert padding(lengths, [np.array([0]), np.array([1]), np.array([2])]) == 0
-    assert padding(lengths, []) == 0
+    assert padding_share(lengths, [np.array([0, 1])]) == 1 - 10 / 12
+    assert padding_share(lengths, [np.array([0]), np.array([1]), np.array([2])]) == 0
+    assert padding_share(lengths, []) == 0
 
 
 def multi30k(folder: Path) -> Iterator[tuple[str, str]]:
@@ -171,7 +170,96 @@ def test_real_pairs_are_padded_by_less_than_a_twentieth(corpus) -> None:  # type
     lengths = np.array([[len(a) + 1, len(b) + 2] for a, b in zip(source, target, strict=True)])  # (N, 2)
     epoch = list(Batches(lengths, budget=4096, seed=1))
     assert sum(map(len, epoch)) == len(pairs)
-    assert padding(lengths, epoch) < 0.05
+    assert padding_share(lengths, epoch) < 0.05
     rows = pad([target[i] for i in epoch[0]], tokenizer.pad, tokenizer.start, tokenizer.stop)
     assert rows.size <= 4096
     assert (rows != tokenizer.pad).sum() == lengths[epoch[0], 1].sum()
+
+
+# Order
+
+long_seeds = st.integers(0, 2**63)
+
+
+@given(count=st.integers(0, 200), seed=long_seeds, epoch=st.integers(0, 1000))
+@settings(deadline=None)
+def test_an_epoch_visits_everything_once_in_an_order_of_its_own(count: int, seed: int, epoch: int) -> None:
+    order = generator(seed, epoch).permutation(count)
+    assert order.dtype == np.int64
+    assert sorted(order.tolist()) == list(range(count))
+    assert order.tolist() == generator(seed, epoch).permutation(count).tolist()
+    if count > 20:
+        assert order.tolist() != generator(seed, epoch + 1).permutation(count).tolist()
+        assert order.tolist() != generator(seed + 1, epoch).permutation(count).tolist()
+
+
+@given(count=st.integers(0, 200), world=st.integers(1, 9), seed=long_seeds)
+@settings(deadline=None)
+def test_ranks_share_equally_and_leave_less_than_one_each(count: int, world: int, seed: int) -> None:
+    order = generator(seed, 0).permutation(count)
+    shares = [share(order, rank, world).tolist() for rank in range(world)]
+    assert {len(part) for part in shares} == {count // world}
+    taken = [item for part in shares for item in part]
+    assert len(set(taken)) == len(taken) > count - world
+    assert set(taken) == set(order[: len(taken)].tolist())
+
+
+def test_what_is_left_out_changes_with_the_epoch() -> None:
+    def left(epoch: int) -> int:
+        order = generator(1, epoch).permutation(10)
+        return (set(range(10)) - {int(item) for rank in range(3) for item in share(order, rank, 3)}).pop()
+
+    assert len({left(epoch) for epoch in range(30)}) > 5
+
+
+@pytest.mark.parametrize("rank", [-1, 4])
+def test_a_rank_outside_the_world_is_refused(rank: int) -> None:
+    with pytest.raises(DataError, match=f"rank={rank} is not one of the world=4 processes"):
+        share(np.arange(8), rank, 4)
+
+
+# Padding
+
+
+def test_rows_are_filled_up_to_the_longest() -> None:
+    assert pad([[7, 8, 9], [5], []], pad_id=0).tolist() == [[7, 8, 9], [5, 0, 0], [0, 0, 0]]
+
+
+def test_start_and_stop_stand_around_each_row() -> None:
+    assert pad([[7, 8], [5], []], 0, start=2).tolist() == [[2, 7, 8], [2, 5, 0], [2, 0, 0]]
+    assert pad([[7, 8], [5], []], 0, stop=3).tolist() == [[7, 8, 3], [5, 3, 0], [3, 0, 0]]
+    assert pad([[7, 8], [5], []], 9, start=0, stop=0).tolist() == [[0, 7, 8, 0], [0, 5, 0, 9], [0, 0, 9, 9]]
+
+
+def test_no_sequences_give_no_rows() -> None:
+    assert pad([], 0).shape == (0, 0)
+    assert pad([], 0, start=2, stop=3).shape == (0, 2)
+    assert pad([[], []], 0).shape == (2, 0)
+
+
+def test_arrays_are_sequences_too() -> None:
+    rows = pad([np.array([7, 8], np.uint16), np.array([], np.int32)], 1)
+    assert rows.tolist() == [[7, 8], [1, 1]]
+    assert rows.dtype == np.int64
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 2**40), max_size=7), max_size=11),
+    st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+    st.none() | st.integers(0, 9),
+)
+@settings(deadline=None)
+def test_it_is_the_loop_one_would_write(
+    sequences: list[list[int]], filler: int, start: int | None, stop: int | None
+) -> None:
+    whole = [[i for i in (start, *row, stop) if i is not None] for row in sequences]
+    longest = max(map(len, whole), default=sum(end is not None for end in (start, stop)))
+    expected = [row + [filler] * (longest - len(row)) for row in whole]
+    assert pad(sequences, filler, start, stop).tolist() == expected
+
+
+@pytest.mark.parametrize("sequences", [[[1, 2], [3]]])
+def test_the_sequences_stay_as_they_were(sequences: list[list[int]]) -> None:
+    pad(sequences, 0, 1, 2)
+    assert sequences == [[1, 2], [3]]

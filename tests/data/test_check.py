@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from clearhead.data.check import Report, check
-from clearhead.data.faults import Fault
-from clearhead.data.measures import Lengths
+from clearhead.data.check import Lengths, Report, check
+from clearhead.data.lint import Fault
 from clearhead.errors import DataError
 
-from .writing import put, real
+from .helpers import put, real
 
 
 def faults(report: Report) -> dict[str, tuple[int, tuple[str, ...]]]:

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.data import files, names
-from clearhead.data.files import Reading, blocks, existing, lines
+from clearhead.data import files
+from clearhead.data.files import Preview, blocks, existing, lines, part_name
+from clearhead.data.source import ReadOptions
 from clearhead.errors import ConfigError, DataError
 
-from .writing import put
+from .helpers import put
 
 TEXT = "one\ntwo\nthree"
 
@@ -97,14 +98,14 @@ def test_a_long_line_is_refused_with_its_size_and_never_held(tmp_path: Path) -> 
 
 
 def test_the_longest_line_allowed_is_read(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.txt", b"x" * (files.LONGEST_LINE - 1) + b"\nend")
-    assert [len(line) for _, line in lines(path)] == [files.LONGEST_LINE - 1, 3]
+    path = put(tmp_path / "a.txt", b"x" * (files.MAX_LINE - 1) + b"\nend")
+    assert [len(line) for _, line in lines(path)] == [files.MAX_LINE - 1, 3]
 
 
 def test_head_has_a_budget(tmp_path: Path) -> None:
     path = put(tmp_path / "a.txt", "12345\n" * 100)
-    assert len(files.head(path, count=7)) == 7
-    assert len(files.head(path, budget=20)) == 5
+    assert len(Preview(path).head(count=7)) == 7
+    assert len(Preview(path).head(budget=20)) == 5
 
 
 def test_a_missing_path_names_the_nearest(tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_a_folder_is_not_opened_as_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "cp1252", "ascii"])
 def test_encodings_that_end_lines_as_ascii_does(encoding: str) -> None:
-    assert Reading(encoding).encoding == encoding
+    assert ReadOptions(encoding).encoding == encoding
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_encodings_that_end_lines_as_ascii_does(encoding: str) -> None:
 )
 def test_other_encodings_are_refused(encoding: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
-        Reading(encoding)
+        ReadOptions(encoding)
 
 
 @pytest.mark.parametrize(
@@ -160,4 +161,39 @@ def test_other_encodings_are_refused(encoding: str, sentence: str) -> None:
     ],
 )
 def test_names_of_parts(name: str, part: str) -> None:
-    assert names.part(Path(name)) == part
+    assert part_name(Path(name)) == part
+
+
+# Previews
+
+
+@pytest.mark.parametrize("room", [0, 3, 10_000])
+def test_a_preview_yields_every_line_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    monkeypatch.setattr(files, "PREVIEW", room)
+    path = put(tmp_path / "a.txt", "".join(f"line {number}\n" for number in range(20)))
+    preview = Preview(path)
+    assert preview.head(count=3) == list(lines(path))[:3]
+    assert list(preview) == list(preview) == list(lines(path))
+    assert preview.head(count=7) == list(lines(path))[:7]
+    preview.close()
+    assert list(preview) == list(lines(path))
+
+
+def test_a_preview_opens_its_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = put(tmp_path / "a.txt", "".join(f"line {number}\n" for number in range(2_000)))
+    opened = []
+    monkeypatch.setattr(files, "lines", lambda *words: opened.append(words) or lines(*words))
+    preview = Preview(path)
+    assert not preview.has_text()
+    assert len(preview.head()) == 1_000
+    assert preview.has_text()
+    assert len(list(preview)) == len(list(preview)) == 2_000
+    assert len(opened) == 1
+
+
+def test_an_error_in_a_preview_comes_again(tmp_path: Path) -> None:
+    preview = Preview(put(tmp_path / "a.txt", b"fine\nbroken \xff\n"))
+    for _ in range(2):
+        with pytest.raises(DataError, match="line 2: is not utf-8 text"):
+            list(preview)
+    assert preview.head(count=1) == [(1, "fine")]

@@ -1,220 +1,110 @@
+"""Images in every form that a user has them, as arrays of one size and as the floats that a model reads."""
+
 from __future__ import annotations
 
-import gzip
-import struct
+import io
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from clearhead.data import images, pixels, read
-from clearhead.data.pictures import shape
+from clearhead.data.images import image_digest, load_pixels, normalize, pixels
 from clearhead.errors import DataError
 
-from .writing import put, real
 
-RED = np.zeros((4, 6, 3), dtype=np.uint8) + np.array([200, 10, 30], dtype=np.uint8)
-
-
-def picture(path: Path, array: np.ndarray = RED, **options) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(array).save(path, **options)
-    return path
+def array(height: int, width: int, channels: int = 3) -> np.ndarray:
+    return np.random.default_rng(7).integers(0, 256, (height, width, channels), dtype=np.uint8)
 
 
-def idx(array: np.ndarray) -> bytes:
-    return (
-        bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.astype(np.uint8).tobytes()
-    )
+def encoded(image: Image.Image, form: str = "PNG") -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, form)
+    return buffer.getvalue()
 
 
-@pytest.fixture
-def classes(tmp_path: Path) -> Path:
-    for number in range(6):
-        picture(tmp_path / "cat" / f"{number}.png", RED + np.uint8(number))
-        picture(tmp_path / "dog" / f"{number}.JPG", 255 - RED + np.uint8(number))
-    put(tmp_path / "cat" / "notes.txt", "not a picture")
-    put(tmp_path / "cat" / ".hidden.png", "not a picture")
-    return tmp_path
+@pytest.mark.parametrize("size", [None, 5])
+def test_all_forms_of_an_image_give_the_same_pixels(tmp_path: Path, size: int | None) -> None:
+    values = array(7, 11)
+    image = Image.fromarray(values)
+    path = tmp_path / "a.png"
+    path.write_bytes(encoded(image))
+    expected = pixels(values, size=size)
+    assert expected.shape == ((7, 11, 3) if size is None else (5, 5, 3))
+    for form in (
+        path,
+        str(path),
+        path.read_bytes(),
+        bytearray(path.read_bytes()),
+        io.BytesIO(path.read_bytes()),
+        image,
+    ):
+        assert np.array_equal(pixels(form, size=size), expected)
+    with path.open("rb") as file:
+        assert np.array_equal(pixels(file, size=size), expected)
 
 
-def test_a_folder_for_each_class_stays_closed(classes: Path) -> None:
-    dataset = read(classes)
-    both = [*dataset.train, *dataset.validation]
-    assert dataset.kind == "images"
-    assert sorted(example.label for example in both) == ["cat"] * 6 + ["dog"] * 6
-    assert all(isinstance(example.image, Path) for example in both)
+def test_grey_arrays_may_have_two_axes() -> None:
+    values = array(3, 5, 1)
+    assert np.array_equal(pixels(values[:, :, 0]), values)
+    assert pixels(values[:, :, 0], channels=3).shape == (3, 5, 3)
 
 
-def test_duplicates_of_a_file_stay_together(classes: Path) -> None:
-    for number in range(6):
-        put(classes / "copies" / f"{number}.png", (classes / "cat" / f"{number}.png").read_bytes())
-    dataset = read(classes, validation=0.5)
-    content = [{example.image.read_bytes() for example in part} for part in (dataset.train, dataset.validation)]
-    assert not content[0] & content[1]
+def test_a_palette_image_has_its_colours() -> None:
+    image = Image.new("RGB", (4, 3), (10, 200, 30)).convert("P", palette=Image.Palette.ADAPTIVE)
+    assert pixels(image)[0, 0].tolist() == [10, 200, 30]
 
 
-@pytest.mark.parametrize("name", ["val", "valid", "test"])
-def test_train_and_validation_folders(classes: Path, name: str) -> None:
-    for part in ("train", name):
-        picture(classes / "data" / part / "cat" / "1.png")
-    dataset = read(classes / "data")
-    assert [[example.label for example in part] for part in (dataset.train, dataset.validation)] == [["cat"], ["cat"]]
-    assert name in str(dataset.validation[0].image)
-
-
-def test_a_class_may_be_called_train(classes: Path) -> None:
-    picture(classes / "train" / "1.png")
-    assert {example.label for example in read(classes, validation=0).train} == {"cat", "dog", "train"}
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-@pytest.mark.parametrize("which", ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", ""])
-def test_idx_files_by_either_name_or_their_folder(tmp_path: Path, which: str, pack) -> None:
-    array = np.arange(5 * 2 * 3).reshape(5, 2, 3)
-    put(tmp_path / "train-images-idx3-ubyte", pack(idx(array)))
-    put(tmp_path / "train-labels-idx1-ubyte", pack(idx(np.array([3, 1, 4, 1, 5]))))
-    dataset = read(tmp_path / which, validation=0)
-    assert (dataset.kind, [example.label for example in dataset.train]) == ("images", ["3", "1", "4", "1", "5"])
-    assert dataset.train[2].image.tolist() == array[2, :, :, None].tolist()
-    assert dataset.train[2].line == 3
-
-
-def test_npz_arrays(tmp_path: Path) -> None:
-    array = np.arange(2 * 3 * 4 * 3, dtype=np.uint8).reshape(2, 3, 4, 3)
-    np.savez_compressed(tmp_path / "a.npz", images=array, labels=np.array([1, 0]), names=np.array(["cat", "dog"]))
-    dataset = read(tmp_path / "a.npz", validation=0)
-    assert [example.label for example in dataset.train] == ["dog", "cat"]
-    assert (dataset.train[0].image == array[0]).all()
-
-
-def test_npz_grey_images_get_a_channel(tmp_path: Path) -> None:
-    for name in ("train", "valid"):
-        np.savez(tmp_path / f"{name}.npz", images=np.zeros((2, 3, 4), np.uint8), labels=np.array(["a", "b"]))
-    dataset = read(tmp_path)
-    assert dataset.train[0].image.shape == (3, 4, 1)
-    assert [example.label for example in dataset.validation] == ["a", "b"]
+def test_an_array_that_fits_is_not_copied() -> None:
+    values = array(4, 4)
+    assert pixels(values, size=4, channels=3) is values
 
 
 @pytest.mark.parametrize(
-    ("arrays", "sentence"),
+    ("content", "sentence"),
     [
-        ({"images": np.zeros((2, 3, 4), np.uint8)}, r"a\.npz: has no array labels; choose from: images"),
-        ({"images": np.zeros((2, 3, 4)), "labels": np.zeros(2)}, r"images of float64 \(2, 3, 4\); uint8 \(N, H, W\)"),
-        ({"images": np.zeros((2, 3), np.uint8), "labels": np.zeros(2)}, r"images of uint8 \(2, 3\)"),
-        ({"images": np.zeros((2, 3, 4), np.uint8), "labels": np.zeros(3)}, "has 2 images and 3 labels"),
-        ({"images": np.zeros((1, 3, 4), np.uint8), "labels": np.array([2]), "names": np.array(["a"])}, "none of its 1"),
-        ({"images": np.array([None]), "labels": np.zeros(1)}, "is not an npz file of plain arrays"),
+        (b"no pixels", "^image: is not an image$"),
+        (encoded(Image.new("RGB", (64, 64)), "JPEG")[:300], "^image: is a damaged image"),
+        (encoded(Image.new("1", (9000, 9000))), "^image: has 9,000 × 9,000 pixels, over the limit of 64 million"),
     ],
 )
-def test_npz_that_does_not_fit(tmp_path: Path, arrays, sentence: str) -> None:
-    np.savez(tmp_path / "a.npz", **arrays)
+def test_bytes_that_are_no_good_are_one_sentence(content: bytes, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        read(tmp_path / "a.npz")
+        pixels(content, size=8)
 
 
-GOOD = idx(np.zeros((2, 3, 3)))
+def test_images_are_loaded_in_the_size_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "b.png"
+    Image.fromarray(array(9, 6)).save(path)
+    loaded = load_pixels([array(4, 4, 1), path])
+    assert (loaded.shape, loaded.dtype) == ((2, 4, 4, 1), np.uint8)
+    assert np.array_equal(loaded[1], pixels(path, size=4, channels=1))
+    assert load_pixels([path], shape=(5, 5, 3)).shape == (1, 5, 5, 3)
+    with pytest.raises(DataError, match=r"b\.png: is 9 × 6 pixels where others are 4 × 5; scale them first"):
+        load_pixels([array(4, 5), path])
 
 
-@pytest.mark.parametrize(
-    ("image_bytes", "label_bytes", "sentence"),
-    [
-        (GOOD[:-1], idx(np.zeros(2)), "ends in the middle"),
-        (gzip.compress(GOOD, mtime=0)[:-9], idx(np.zeros(2)), "ends in the middle"),
-        (GOOD[:6], idx(np.zeros(2)), "ends in the middle"),
-        (GOOD + b"x", idx(np.zeros(2)), "holds more bytes than its sizes"),
-        (GOOD, idx(np.zeros(3)), "has 2 images and 3 labels"),
-        (b"\0\0\x0d\1" + b"\0" * 20, idx(np.zeros(2)), "is not an idx file of bytes"),
-        (GOOD, None, "has no train-labels-idx1-ubyte beside it"),
-        (bytes([0, 0, 8, 3]) + b"\xff" * 12, idx(np.zeros(2)), "ends in the middle"),
-    ],
-)
-def test_idx_that_does_not_fit(tmp_path: Path, image_bytes: bytes, label_bytes: bytes | None, sentence: str) -> None:
-    put(tmp_path / "train-images-idx3-ubyte", image_bytes)
-    if label_bytes is not None:
-        put(tmp_path / "train-labels-idx1-ubyte", label_bytes)
-    with pytest.raises(DataError, match=sentence):
-        read(tmp_path)
+def test_normalised_pixels_are_those_of_torch_to_the_last_bit() -> None:
+    images = np.arange(2 * 8 * 16 * 3, dtype=np.uint8).reshape(2, 8, 16, 3)  # every byte
+    expected = torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+    found = torch.from_numpy(normalize(images))
+    assert (found.shape, found.dtype, found.stride()) == (expected.shape, expected.dtype, expected.stride())
+    assert torch.equal(found, expected)
+    assert (found.min(), found.max()) == (-1, 1)
 
 
-def test_pixels_of_a_file(tmp_path: Path) -> None:
-    path = picture(tmp_path / "a.png")
-    assert pixels(path).tolist() == RED.tolist()
-    assert pixels(path, size=2).shape == (2, 2, 3)
-    assert pixels(path, channels=1).shape == (4, 6, 1)
-    assert shape(path) == (4, 6, 3)
+def test_a_digest_is_of_the_content(tmp_path: Path) -> None:
+    one, two, other = (tmp_path / name for name in ("a1", "a2", "b"))
+    for path in (one, two, other):
+        path.write_bytes(path.name[:1].encode())
+    assert image_digest(one) == image_digest(two) != image_digest(other)
+    values = array(2, 6)
+    assert image_digest(values) == image_digest(values.copy()) != image_digest(values.reshape(4, 3, 3))
 
 
-def test_pixels_of_an_array() -> None:
-    assert pixels(RED) is RED
-    assert pixels(RED, size=3, channels=1).shape == (3, 3, 1)
-    assert pixels(RED[:, :, :1], channels=3).tolist() == np.repeat(RED[:, :, :1], 3, axis=2).tolist()
-
-
-def test_the_middle_square_is_taken(tmp_path: Path) -> None:
-    stripes = np.zeros((2, 6, 3), np.uint8)
-    stripes[:, 2:4] = 255
-    assert pixels(stripes, size=2).tolist() == np.full((2, 2, 3), 255).tolist()
-
-
-@pytest.mark.parametrize(
-    ("mode", "channels"), [("L", 1), ("1", 1), ("LA", 1), ("RGB", 3), ("RGBA", 3), ("P", 3), ("I;16", 1)]
-)
-def test_every_mode_has_one_or_three_channels(tmp_path: Path, mode: str, channels: int) -> None:
-    Image.new(mode, (5, 3)).save(tmp_path / "a.png")
-    assert pixels(tmp_path / "a.png").shape == (3, 5, channels)
-
-
-def test_sixteen_bits_are_scaled_not_clipped(tmp_path: Path) -> None:
-    picture(tmp_path / "a.png", np.array([[0, 0x1200, 0x8000, 0xFFFF]], dtype=np.uint16))
-    assert pixels(tmp_path / "a.png").ravel().tolist() == [0, 0x12, 0x80, 0xFF]
-
-
-def test_a_photograph_stands_upright(tmp_path: Path) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera lay on its side
-    assert pixels(picture(tmp_path / "a.jpg", exif=exif)).shape == (6, 4, 3)
-
-
-def test_an_image_that_is_none_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"fake\.png: is not an image"):
-        pixels(put(tmp_path / "fake.png", "no pixels here"))
-
-
-def test_half_an_image_is_named(tmp_path: Path) -> None:
-    whole = picture(tmp_path / "a.png", np.random.default_rng(1).integers(0, 255, (64, 64, 3), np.uint8)).read_bytes()
-    with pytest.raises(DataError, match=r"b\.png: is a damaged image"):
-        pixels(put(tmp_path / "b.png", whole[: len(whole) // 2]))
-
-
-@pytest.mark.parametrize("side", [8_500, 12_000, 20_000])
-def test_a_decompression_bomb_is_not_opened(tmp_path: Path, side: int) -> None:
-    Image.new("1", (side, side)).save(tmp_path / "a.png")
-    with pytest.raises(DataError, match=r"a\.png: has .* pixels, where a picture may have 64 million"):
-        pixels(tmp_path / "a.png")
-
-
-def test_without_pillow_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = picture(tmp_path / "a.png")
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(DataError, match=r"pictures need Pillow: pip install 'clearhead\[vision\]'"):
-        pixels(path)
-
-
-def test_pictures_without_classes(tmp_path: Path) -> None:
-    picture(tmp_path / "a.png")
-    with pytest.raises(DataError, match="put those of each class in a folder named after it"):
-        read(tmp_path)
-    with pytest.raises(DataError, match="put those of each class in a folder named after it"):
-        images.read(tmp_path)
-    with pytest.raises(DataError, match=r"a\.png: is one picture"):
-        read(tmp_path / "a.png")
-
-
-def test_mnist() -> None:
-    dataset = read(real("mnist"))
-    assert (dataset.kind, len(dataset.train) + len(dataset.validation)) == ("images", 60_000)
-    assert dataset.train[0].image.shape == (28, 28, 1)
-    assert {example.label for example in dataset.train} == set("0123456789")
+def test_images_are_read_without_torch() -> None:
+    code = "import sys, clearhead.data.images, clearhead.data.readers.images; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

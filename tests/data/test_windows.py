@@ -85,7 +85,7 @@ def test_files_that_hold_no_tokens_are_refused(tokenizer: Tokenizer, tmp_path: P
     with pytest.raises(DataError, match=r"train\.npy: cannot be read: No such file or directory"):
         TokenFile.open(path)
     path.write_text(TEXT)
-    with pytest.raises(DataError, match=r"train\.npy: is not a token file; make one with write_tokens"):
+    with pytest.raises(DataError, match=r"train\.npy: is not a token file; write one with write_tokens"):
         TokenFile.open(path)
     path.write_bytes(b"")
     with pytest.raises(DataError, match=r"train\.npy: is not a token file"):
@@ -104,7 +104,7 @@ def test_a_torn_file_is_refused(tokenizer: Tokenizer, tmp_path: Path, bytes_off:
     count = len(write_tokens([TEXT], tokenizer, path))
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - bytes_off)
-    with pytest.raises(DataError, match=rf"holds {count - (bytes_off + 1) // 2} tokens where it says {count}"):
+    with pytest.raises(DataError, match=rf"holds {count - (bytes_off + 1) // 2} tokens where its header says {count}"):
         TokenFile.open(path)
 
 

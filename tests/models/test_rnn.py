@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from clearhead.errors import ConfigError, ShapeError
-from clearhead.tasks.lm import TextModel
 from clearhead.models.initialise import initialise
 from clearhead.models.rnn import RnnLanguageModel
+from clearhead.tasks.lm import TextModel
 
 from .setting import CELLS, CONTEXTS, DIM, PAD, RNN, SCORES, B, S, System, T, V, memorise, sentences
 

@@ -8,11 +8,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.tasks.translate import TranslateModel
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.run import Sizes
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.network import build_network
+from clearhead.tasks.translate import TranslateModel
 
 from .setting import DIM, PAD, SMALL, B, S, System, T, V, sentences
 

@@ -62,5 +62,5 @@ def test_another_kind_is_refused_under_the_name_that_the_user_typed() -> None:
 
 
 def test_only_text_comes_from_several_places() -> None:
-    with pytest.raises(DataError, match=r"^book\.txt\+reviews\.csv: is 2 places joined by \+, which only running text"):
+    with pytest.raises(DataError, match=r"^book\.txt\+reviews\.csv: joins 2 sources with \+, which only running text"):
         found("classify", "labelled", "book.txt+reviews.csv")

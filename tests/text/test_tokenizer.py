@@ -180,7 +180,7 @@ def test_capitals_can_be_folded(kind: TokenizerKind) -> None:
 def test_a_size_below_the_alphabet_is_refused_with_the_numbers(kind: TokenizerKind, needed: int, size: int) -> None:
     message = (
         rf"size={size} is too small: 6 special tokens and {needed - 6} single characters need {needed}; "
-        "ask for at least that"
+        "give at least that"
     )
     with pytest.raises(TextError, match=message):
         Tokenizer.train(kind, ["abcd"], size=size)

@@ -101,8 +101,8 @@ def long_forward() -> Iterator[Measurement]:
 def text_to_batches() -> Iterator[Measurement]:
     """Read, tokenise and bucket Tatoeba en-es, or the built-in pairs if it is not downloaded."""
     from clearhead.data import catalogue, read
-    from clearhead.data.batches import Batches, padding
-    from clearhead.data.get import locate, origin
+    from clearhead.data.batches import Batches, padding_share
+    from clearhead.data.hub import locate, origin
     from clearhead.text import Tokenizer
 
     here = origin(catalogue.find("tatoeba-en-es")) is not None
@@ -119,7 +119,7 @@ def text_to_batches() -> Iterator[Measurement]:
     stamps["bucket"] = time.perf_counter() - begin
     detail = {"pairs": len(pairs), "seconds so far": stamps}
     yield Measurement(f"read, tokenise and bucket {name}", stamps["bucket"], "s", 10.0, detail)
-    wasted = 100 * padding(lengths, batches)
+    wasted = 100 * padding_share(lengths, batches)
     yield Measurement(f"padding of {name} at 4,096 tokens", wasted, "%", 5.0, {"batches": len(batches)})
 
 

@@ -63,7 +63,7 @@ def translations(name: str, count: int) -> dict[str, frozenset[str]]:
 def real_sentences(count: int) -> list[str]:
     """Different sentences of Tatoeba, or of the pairs that come with the package where it is not at hand."""
     from clearhead.data import catalogue, read
-    from clearhead.data.get import locate, origin
+    from clearhead.data.hub import locate, origin
 
     here = origin(catalogue.find("tatoeba-en-es")) is not None
     pairs = list(read(locate("tatoeba-en-es") if here else "builtin", kind="pairs", validation=0.0).train)

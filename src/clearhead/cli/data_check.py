@@ -1,4 +1,4 @@
-"""`clearhead data check PATH`: what a dataset holds, what is wrong with it, and the command that trains on it."""
+"""`clearhead data check PATH`: what a dataset holds, what looks wrong, and the command that trains on it."""
 
 from __future__ import annotations
 
@@ -14,36 +14,30 @@ from clearhead.cli.output import Json, console, print_json, print_table
 if TYPE_CHECKING:
     from clearhead.data.check import Report
 
-_CLASSES = 12  # most classes or image sizes listed
-
-_WORDS = {
-    "pairs": "translation pairs",
-    "text": "running text",
-    "labelled": "labelled texts",
-    "tagged": "tagged sentences",
-    "images": "images with classes",
-    "captions": "images with captions",
-}
+MAX_CLASSES = 12  # or image sizes listed
 
 
 def check(
     path: Annotated[
         str,
         typer.Argument(
-            help="A file, a folder, a name that `data get` lists, two aligned files `a,b`, texts `a+b`, or `builtin`."
+            help="File, folder, dataset name (see `data get`), aligned files `a,b`, joined texts `a+b`, or `builtin`."
         ),
     ],
     kind: Annotated[
-        str | None, typer.Option(help="pairs, text, labelled, tagged, images or captions; else look and see.")
+        str | None,
+        typer.Option(
+            help="Kind of data: pairs, text, labelled, tagged, images, captions, or a plugin's. Default: detect it."
+        ),
     ] = None,
     source: Annotated[str | None, typer.Option(help="Column or language of the input side.")] = None,
     target: Annotated[str | None, typer.Option(help="Column or language of the output side.")] = None,
     encoding: Annotated[str, typer.Option(help="Text encoding of the files.")] = "utf-8",
     as_json: Json = False,
 ) -> None:
-    """Say what data holds and what is odd about it.
+    """Report what a dataset holds and what looks wrong.
 
-    Reads it as training would, counts and measures, names suspicious rows, and suggests the command to train with.
+    Reads it as training would, counts and measures, lists suspicious rows, and prints the command to train with.
     """
     from clearhead.data import check as checking
 
@@ -57,7 +51,7 @@ def check(
 
 @contextmanager
 def _spinner(text: str) -> Iterator[None]:
-    """A sign of life for people; nothing where nobody watches."""
+    """A spinner on a terminal, nothing elsewhere."""
     screen = console(stderr=True)
     if screen.is_terminal:
         with screen.status(text):
@@ -69,10 +63,12 @@ def _spinner(text: str) -> Iterator[None]:
 def _print(report: Report) -> None:
     from rich.text import Text
 
+    from clearhead.data.dataset import find_reader
+
     screen = console()
     arrow = " ({} → {})".format(*report.languages) if report.languages else ""
     screen.print(Text(report.path, style="bold"), soft_wrap=True)
-    screen.print(f"{_WORDS[report.kind]}{arrow}: {_printable(report.reason)}\n")
+    screen.print(f"{find_reader(report.kind).title}{arrow}: {_printable(report.reason)}\n")
     for name, value in _facts(report):
         screen.print(Text.assemble((f"{name:<12}", "cyan"), value))
     if report.lengths:
@@ -90,8 +86,8 @@ def _print(report: Report) -> None:
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
-    """(name, value) of what is one number."""
-    origin = "its own part" if report.own_validation else "held out, the same ones every time"
+    """(name, value) of every single number."""
+    origin = "from the data" if report.own_validation else "held out, the same every time"
     yield "train", f"{report.train:,} {report.unit}"
     yield "validation", f"{report.validation:,} {report.unit}, {origin}"
     if report.duplicates is not None:
@@ -101,7 +97,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     if report.leaked is not None:
         yield "leaked", f"{report.leaked:,} of the validation inputs are also in train"
     if report.looked_into < 1:
-        yield "looked into", f"{report.looked_into:.1%} of the text, from all over it, for lengths and faults"
+        yield "examined", f"{report.looked_into:.1%} of the text, spread evenly, for lengths and faults"
     if report.unknown is not None:
         known = f"{report.unknown.tokenizer}, {report.unknown.size:,} tokens"
         yield "unknown", f"{report.unknown.share:.2%} of validation tokens ({known})"
@@ -111,7 +107,7 @@ def _print_counts(name: str, counts: Any) -> None:
     if not counts:
         return
     total = sum(counts.values())
-    listed = list(counts.items())[:_CLASSES]
+    listed = list(counts.items())[:MAX_CLASSES]
     rows = [(_printable(each), _right(count), f"{count / total:6.1%}") for each, count in listed]
     if len(counts) > len(listed):
         rest = list(counts.values())[len(listed) :]
@@ -120,7 +116,7 @@ def _print_counts(name: str, counts: Any) -> None:
 
 
 def _places(places: Sequence[str], count: int) -> str:
-    """Places in as few words as possible: `line 3, 9, 12, …`."""
+    """Places without repeated words: `line 3, 9, 12, …`."""
     if not places:
         return ""
     first, *others = map(_printable, places)
@@ -134,5 +130,5 @@ def _right(number: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text from a file without what a terminal would obey."""
+    """Text from a file without control characters."""
     return "".join(mark if mark.isprintable() else "�" for mark in text)

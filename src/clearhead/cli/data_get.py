@@ -1,4 +1,4 @@
-"""`clearhead data get NAME`: find or download a dataset; without a name, list what there is."""
+"""`clearhead data get NAME`: find or download a dataset; without a name, list all known datasets."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from clearhead.cli.output import Json, console, print_json, print_table
 if TYPE_CHECKING:
     from clearhead.data.catalogue import Entry
     from clearhead.data.download import Report
-    from clearhead.data.get import Found
+    from clearhead.data.hub import LocalDataset
 
-LINE_EVERY = 3.0  # seconds between progress lines when no terminal is there for a bar
+LINE_EVERY = 3.0  # seconds between progress lines where there is no terminal for a bar
 
 
 def get(
-    name: Annotated[str | None, typer.Argument(help="A dataset's name; without one, all are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a dataset; without one, list all.")] = None,
     as_json: Json = False,
 ) -> None:
     """Find a known dataset, or download it.
 
-    Looks below $CLEARHEAD_DATA first, then in the cache, then on the web. Without a name, lists what there is.
+    Looks below $CLEARHEAD_DATA, then in the cache, then on the web. Without a name, lists all known datasets.
     """
-    from clearhead.data.get import get as get_dataset
+    from clearhead.data.hub import get as get_dataset
 
     if name is None:
         _list(as_json)
@@ -46,7 +46,7 @@ def get(
 
 def _list(as_json: bool) -> None:
     from clearhead.data.catalogue import CATALOGUE
-    from clearhead.data.get import origin
+    from clearhead.data.hub import origin
 
     if as_json:
         print_json([_facts(entry) | {"here": origin(entry)} for entry in CATALOGUE.values()])
@@ -74,13 +74,13 @@ def _facts(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _print_found(found: Found) -> None:
+def _print_found(found: LocalDataset) -> None:
     rows = [
         (found.entry.name, found.entry.title),
         ("kind", found.entry.kind),
         ("licence", found.entry.licence),
         ("where", f"{found.path} ({found.origin})"),
-        *(("sum", f"{name} {found_sum}, kept: nobody publishes one") for name, found_sum in found.sums.items()),
+        *(("sum", f"{name} {found_sum}, recorded: nobody publishes one") for name, found_sum in found.sums.items()),
         ("try", _next(found)),
     ]
     width = max(len(label) for label, _ in rows)
@@ -88,8 +88,8 @@ def _print_found(found: Found) -> None:
         typer.echo(f"{label:<{width}}  {text}")
 
 
-def _next(found: Found) -> str:
-    """The command to try the data with, ready to be pasted."""
+def _next(found: LocalDataset) -> str:
+    """The command that checks the data, quoted for the shell."""
     hints = [f"--{key} {value}" for key, value in asdict(found.entry.use).items() if value]
     return " ".join(["clearhead data check", shlex.quote(str(found.path)), *hints])
 
@@ -137,7 +137,7 @@ class _Lines:
         self.offset = 0
 
     def __call__(self, what: str, done: int, total: int | None) -> None:
-        """Say how far a file has come, if there is anything new to say."""
+        """Print the progress of a file if it is time to."""
         now = time.monotonic()
         if what != self.what:
             self.what, self.began, self.printed, self.offset = what, now, now, done

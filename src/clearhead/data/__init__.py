@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from clearhead.data.dataset import detect, read
 from clearhead.data.examples import Captioned, Dataset, Labelled, Pair, Picture, Tagged
-from clearhead.data.kinds import detect
-from clearhead.data.pictures import pixels
-from clearhead.data.read import read
+from clearhead.data.images import pixels
 
 __all__ = ["Captioned", "Dataset", "Labelled", "Pair", "Picture", "Tagged", "detect", "pixels", "read"]

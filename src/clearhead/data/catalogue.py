@@ -1,44 +1,181 @@
-"""What `clearhead data get` knows: each dataset's licence, where it lies below `$CLEARHEAD_DATA`, and where on the web.
+"""The datasets of `clearhead data get`: licences, files below `$CLEARHEAD_DATA`, addresses, and recipes.
 
-Only training and validation parts are fetched: a test part is for the day of the final measurement.
-A checksum is of the bytes downloaded and as published by someone who is not the server (the comment says who);
-None means that nobody publishes one, so the first download is remembered and later ones must equal it.
+Only training and validation parts are fetched: test parts are for final measurements. A checksum is of the downloaded
+bytes, as published by someone other than the server (the comment says who); None means that nobody publishes one, so
+the first download is recorded and later ones must equal it.
+
+A recipe turns a download into files that a reader takes. Nothing is ever written to a name that an archive chose:
+single members are copied to names given here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import lzma
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from string import ascii_lowercase
+from typing import IO
 
-from clearhead.config import DataKind
-from clearhead.data import unpack
-from clearhead.data.invented import invented
-from clearhead.errors import ConfigError, nearest
+import numpy as np
+from numpy.typing import NDArray
+
+from clearhead.errors import ConfigError, DownloadError, nearest
 
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 TATOEBA_LICENCE = "CC BY 2.0 FR: name Tatoeba in the card of a model trained on it"
+CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR_SHAPE = (3, 32, 32)  # (C, H, W): one byte of class, then the planes of red, green and blue
+_BROKEN = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, KeyError)
+
+
+# ---- Recipes
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a download becomes files: `make(download, folder)` writes each of `makes` into the folder."""
+
+    makes: tuple[str, ...]
+    make: Callable[[Path, Path], None]
+
+
+def copy_members(names: Mapping[str, str]) -> Recipe:
+    """Copy single members of a zip: name of the file -> name in the archive."""
+
+    def make(download: Path, folder: Path) -> None:
+        with archive_errors(download), zipfile.ZipFile(download) as archive:
+            for name, member in names.items():
+                with archive.open(member) as source, (folder / name).open("wb") as target:
+                    shutil.copyfileobj(source, target)
+
+    return Recipe(tuple(names), make)
+
+
+def copy_pairs(name: str, member: str) -> Recipe:
+    """Copy tab-separated pairs from a zip, without the third column that names the authors."""
+
+    def make(download: Path, folder: Path) -> None:
+        with archive_errors(download), zipfile.ZipFile(download) as archive, archive.open(member) as source:
+            _rewrite(source, folder / name, lambda line: b"\t".join(line.split(b"\t")[:2]))
+
+    return Recipe((name,), make)
+
+
+def coarse_labels(name: str) -> Recipe:
+    """Keep the six coarse classes of TREC: `DESC:manner How …` becomes `DESC How …`."""
+
+    def make(download: Path, folder: Path) -> None:
+        with download.open("rb") as source:
+            _rewrite(source, folder / name, _coarse_line)
+
+    return Recipe((name,), make)
+
+
+def cifar_batches(name: str) -> Recipe:
+    """Make arrays of CIFAR-10's five binary training batches (the Python version is a pickle, which is unsafe)."""
+
+    def make(download: Path, folder: Path) -> None:
+        with archive_errors(download), tarfile.open(download) as archive:
+            batches = [_member(archive, f"cifar-10-batches-bin/data_batch_{number}.bin") for number in range(1, 6)]
+        images, labels = cifar_arrays(b"".join(batches))
+        np.savez(folder / name, images=images, labels=labels, names=np.array(CIFAR_CLASSES))
+
+    return Recipe((name,), make)
+
+
+def cifar_arrays(records: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Split records of one class byte and 3072 pixel bytes into images (N, 32, 32, 3) and labels (N,)."""
+    record = 1 + int(np.prod(CIFAR_SHAPE))
+    if not records or len(records) % record:
+        raise DownloadError(f"CIFAR-10 has {len(records)} bytes, not a multiple of {record}; download it again")
+    rows = np.frombuffer(records, dtype=np.uint8).reshape(-1, record)  # (N, 3073)
+    images = rows[:, 1:].reshape(-1, *CIFAR_SHAPE).transpose(0, 2, 3, 1)  # (N, H, W, C)
+    return np.ascontiguousarray(images), rows[:, 0].astype(np.int64)
+
+
+@contextmanager
+def archive_errors(archive: Path) -> Iterator[None]:
+    """Turn errors of archives into a DownloadError."""
+    try:
+        yield
+    except tarfile.FilterError as problem:
+        raise DownloadError(f"{archive}: {problem}; the archive is not safe, nothing was kept") from problem
+    except _BROKEN as problem:
+        reason = problem.args[0] if problem.args else type(problem).__name__
+        raise DownloadError(f"{archive} cannot be unpacked: {reason}; download it again") from problem
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    source = archive.extractfile(name)
+    if source is None:
+        raise KeyError(f"{name} is not a file")
+    with source:
+        return source.read()
+
+
+def _rewrite(source: IO[bytes], target: Path, change: Callable[[bytes], bytes]) -> None:
+    with target.open("wb") as out:
+        out.writelines(change(line.rstrip(b"\r\n")) + b"\n" for line in source)
+
+
+def _coarse_line(line: bytes) -> bytes:
+    label, _, text = line.partition(b" ")
+    return label.split(b":")[0] + b" " + text
+
+
+# ---- A generated dataset
+
+INVENTED_LINES = 15_000
+INVENTED_WORDS = 6  # different words in a line
+INVENTED_LETTERS = (3, 7)  # in a word: fewest, most
+INVENTED_LENGTH = 20  # words in a line
+INVENTED_SEED = 1
+
+
+def invented() -> Iterator[str]:
+    """Lines of random words that are new in each line: `aqa mjfmxk aqa oubd mjfmxk …`.
+
+    A word is unpredictable the first time and predictable when it returns: a language model gets better within a line
+    only by learning from that line (in-context learning), for which it needs induction heads.
+    """
+    random = Random(INVENTED_SEED)
+    for _ in range(INVENTED_LINES):
+        words = [
+            "".join(random.choices(ascii_lowercase, k=random.randint(*INVENTED_LETTERS))) for _ in range(INVENTED_WORDS)
+        ]
+        yield " ".join(random.choices(words, k=INVENTED_LENGTH))
+
+
+# ---- The catalogue
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file on the web; with a recipe it is an ingredient, without one it is kept as it is."""
+    """One file on the web; a recipe turns it into other files, without one it is kept as it is."""
 
     name: str
     address: str
     checksum: str | None  # "sha256:…", "sha1:…" or "md5:…"
     size: int | None = None  # bytes
-    recipe: unpack.Recipe | None = None
+    recipe: Recipe | None = None
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The files that are there when all is done."""
+        """The names of the files in the end."""
         return self.recipe.makes if self.recipe else (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a reader has to be told, under the names of the `data` section of a configuration."""
+    """The reader's options for a dataset, named like the keys of the `data` section of a configuration."""
 
     encoding: str | None = None
     source: str | None = None
@@ -47,21 +184,21 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One dataset; `local` are its files below `$CLEARHEAD_DATA`: one is used itself, several as their folder."""
+    """One dataset; `local` are its files below `$CLEARHEAD_DATA`: a single file, or several in one folder."""
 
     name: str
-    kind: DataKind
+    kind: str
     title: str
     licence: str
     local: tuple[str, ...]
     files: tuple[RemoteFile, ...] = ()  # empty: cannot be downloaded
     inside: str = ""  # the folder to use within an unpacked archive
     use: Use = Use()
-    make: Callable[[], Iterable[str]] | None = None  # the lines of a text that is made here, and not downloaded
+    make: Callable[[], Iterable[str]] | None = None  # yields the lines of a text that is generated
 
     @property
     def size(self) -> int | None:
-        """Bytes to download, where every file's size is known."""
+        """Bytes to download, if every file's size is known."""
         sizes = [file.size for file in self.files]
         return sum(size for size in sizes if size) if sizes and all(sizes) else None
 
@@ -99,7 +236,7 @@ _ENTRIES = (
                 "https://storage.googleapis.com/download.tensorflow.org/data/spa-eng.zip",
                 checksum=None,
                 size=2638744,
-                recipe=unpack.pairs("en-es.tsv", "spa-eng/spa.txt"),
+                recipe=copy_pairs("en-es.tsv", "spa-eng/spa.txt"),
             ),
         ),
     ),
@@ -114,7 +251,7 @@ _ENTRIES = (
                 "fra-eng.zip",
                 "https://d2l-data.s3-accelerate.amazonaws.com/fra-eng.zip",
                 "sha1:94646ad1522d915e7b0f9296181140edcf86a4f5",
-                recipe=unpack.pairs("en-fr.tsv", "fra-eng/fra.txt"),
+                recipe=copy_pairs("en-fr.tsv", "fra-eng/fra.txt"),
             ),
         ),
     ),
@@ -129,7 +266,7 @@ _ENTRIES = (
                 "deu-eng.zip",
                 "https://www.manythings.org/anki/deu-eng.zip",
                 checksum=None,
-                recipe=unpack.pairs("en-de.tsv", "deu.txt"),
+                recipe=copy_pairs("en-de.tsv", "deu.txt"),
             ),
         ),
     ),
@@ -160,7 +297,7 @@ _ENTRIES = (
                 "https://huggingface.co/datasets/ggml-org/ci/resolve/main/wikitext-2-raw-v1.zip",
                 "sha256:ef7edb566e3e2b2d31b29c1fdb0c89a4cc683597484c3dc2517919c615435a11",
                 size=4721645,
-                recipe=unpack.members(
+                recipe=copy_members(
                     {"train.txt": "wikitext-2-raw/wiki.train.raw", "valid.txt": "wikitext-2-raw/wiki.valid.raw"}
                 ),
             ),
@@ -199,7 +336,7 @@ _ENTRIES = (
                 "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
                 "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
                 size=170052171,
-                recipe=unpack.cifar("train.npz"),
+                recipe=cifar_batches("train.npz"),
             ),
         ),
         inside="train",
@@ -216,7 +353,7 @@ _ENTRIES = (
                 "https://dl.fbaipublicfiles.com/glue/data/SST-2.zip",
                 "sha256:d67e16fb55739c1b32cdce9877596db1c127dc322d93c082281f64057c16deaa",
                 size=7439277,
-                recipe=unpack.members({"train.tsv": "SST-2/train.tsv", "dev.tsv": "SST-2/dev.tsv"}),
+                recipe=copy_members({"train.tsv": "SST-2/train.tsv", "dev.tsv": "SST-2/dev.tsv"}),
             ),
         ),
     ),
@@ -232,7 +369,7 @@ _ENTRIES = (
                 "https://cogcomp.seas.upenn.edu/Data/QA/QC/train_5500.label",
                 "sha256:9e4c8bdcaffb96ed61041bd64b564183d52793a8e91d84fc3a8646885f466ec3",
                 size=335858,
-                recipe=unpack.coarse("train.txt"),
+                recipe=coarse_labels("train.txt"),
             ),
         ),
         use=Use(encoding="latin-1"),
@@ -268,7 +405,7 @@ CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def find(name: str) -> Entry:
-    """The entry of this name, or one sentence with the nearest right one."""
+    """The entry of this name; an unknown name is an error that suggests the nearest."""
     if name not in CATALOGUE:
         raise ConfigError(f"unknown dataset {name}; {nearest(name, CATALOGUE)}")
     return CATALOGUE[name]

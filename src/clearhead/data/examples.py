@@ -1,20 +1,20 @@
-"""What a dataset is made of: one small frozen record for each kind of example.
+"""What a dataset is made of: one small frozen record for each kind of example, and how a dataset is split.
 
-`line` is where the example begins in its file (1 is the first line, 0 means that it has no file), so that
-whoever finds a fault later can name the place.
+`line` is where the example begins in its file (1 is the first line, 0 means that it has no file), so that errors and
+reports can name the place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-from clearhead.config import DataKind
 
 Pixels = NDArray[np.uint8]  # (height, width, channels)
 
@@ -39,7 +39,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """A sentence already cut into words, and one tag for each word."""
+    """A tokenised sentence and one tag for each token."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
@@ -48,7 +48,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image, as pixels or as a file to be opened when needed, and its class."""
+    """An image, as pixels or as a file that is opened when needed, and its class."""
 
     image: Pixels | Path
     label: str
@@ -57,7 +57,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Captioned:
-    """An image and one or more sentences about it."""
+    """An image and one or more sentences that describe it."""
 
     image: Pixels | Path
     captions: tuple[str, ...]
@@ -65,16 +65,57 @@ class Captioned:
 
 
 Example = TypeVar("Example", str, Pair, Labelled, Tagged, Picture, Captioned)
+Member = TypeVar("Member")
+Collection = TypeVar("Collection", covariant=True)
+
+
+class Parts(NamedTuple, Generic[Collection]):
+    """The training part and the validation part; None where the data has no validation part."""
+
+    train: Collection
+    validation: Collection | None
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset(Generic[Example]):
-    """Examples to learn from and examples held out; for plain text both sides yield blocks of running text."""
+    """Training and validation examples; for running text both sides yield blocks of text."""
 
-    kind: DataKind
+    kind: str
     train: Sequence[Example] | Iterable[Example]
     validation: Sequence[Example] | Iterable[Example]
     origin: str  # the path it came from, or "builtin"
 
 
 AnyDataset = Dataset[Any]
+
+
+def split_by_hash(
+    examples: Sequence[Member], share: float, key: Callable[[Member], bytes]
+) -> tuple[list[Member], list[Member]]:
+    """Hold out about `share` of the keys; with two different keys or more, neither side is empty.
+
+    The hash depends on nothing but the key, so an example is on the same side on every machine and after the file has
+    grown, and duplicates are never on both sides.
+    """
+    positions = [_hash_position(key(example)) for example in examples]
+    border = share
+    if share > 0 and positions:
+        border = min(max(share, np.nextafter(min(positions), 1)), max(positions))
+    train = [example for example, position in zip(examples, positions, strict=True) if position >= border]
+    return train, [example for example, position in zip(examples, positions, strict=True) if position < border]
+
+
+def folded(text: str) -> bytes:
+    """Text as a key: composition, case and white space make no difference.
+
+    >>> folded(" Cafe\\u0301  noir") == folded("café NOIR")
+    True
+    """
+    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    return " ".join(folded.split()).encode("utf-8", "surrogatepass")
+
+
+def _hash_position(key: bytes) -> float:
+    """A number between 0 and 1 from 53 bits of the key's hash, as many as a float holds."""
+    digest = hashlib.blake2b(key, digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) / (1 << 53)

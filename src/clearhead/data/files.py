@@ -1,6 +1,8 @@
-"""Opening files: gzip and xz unpacked, bytes made text, and one sentence for each way a file can be broken.
+"""Files and folders of data: opening, decoding and previewing them, and what their names say.
 
-A file is never read whole: `lines` gives it line by line, `blocks` about a megabyte at a time.
+A file is never read whole: `lines` yields it line by line, `blocks` about a megabyte at a time, and a `Preview` keeps
+its first lines for the readers that detect what it holds. gzip and xz are unpacked, and each way in which a file can be
+broken is one error sentence.
 """
 
 from __future__ import annotations
@@ -11,94 +13,193 @@ import gzip
 import io
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from clearhead.errors import ConfigError, DataError
+from clearhead.data.examples import Parts
+from clearhead.errors import DataError
 
-LONGEST_LINE = 1 << 20  # bytes; a longer line is running text or not text at all
+MAX_LINE = 1 << 20  # bytes; a longer line is running text or not text at all
 BLOCK = 1 << 20  # bytes
+PREVIEW = 8 << 20  # characters that a preview keeps
 
+Line = tuple[int, str]  # number, text
+
+TABLES = frozenset({".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json"})
+PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+
+# A test part serves as validation only where there is no validation part.
+_PARTS = {
+    "train": frozenset({"train", "training"}),
+    "validation": frozenset({"valid", "validation", "val", "dev", "development"}),
+    "test": frozenset({"test", "testing", "t10k"}),
+}
+_DOCUMENTATION = frozenset({"readme", "license", "licence", "sources", "about"})
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"BZh": "a bzip2 archive", b"\x28\xb5\x2f\xfd": "a zstd archive"}
 
+# ---- Names
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """How the user wants a path read: which encoding, and which columns or languages are the two sides."""
 
-    encoding: str = "utf-8"
-    source: str | None = None
-    target: str | None = None
+def bare_name(path: Path) -> str:
+    """The lower-case name of a file without the ending of its compression.
 
-    def __post_init__(self) -> None:
-        """An encoding must be known, and end its lines as ASCII does."""
-        try:
-            fits = self.encoding == "utf-8-sig" or "\n\t,".encode(self.encoding) == b"\n\t,"
-        except (LookupError, ValueError):
-            raise ConfigError(f"unknown encoding {self.encoding}; try utf-8, latin-1 or cp1252") from None
-        if not fits:
-            raise ConfigError(f"encoding {self.encoding} is not read here; convert the file to utf-8 first")
+    >>> bare_name(Path("corpus/Train.TSV.gz"))
+    'train.tsv'
+    """
+    name = path.name.lower()
+    return name.removesuffix(".gz").removesuffix(".xz")
+
+
+def suffix(path: Path) -> str:
+    """The ending without that of the compression: `.tsv` for `train.tsv.gz`."""
+    return Path(bare_name(path)).suffix
+
+
+def is_documentation(path: Path) -> bool:
+    """Whether a file describes the data: `README.txt`, `LICENSE`."""
+    return Path(bare_name(path)).stem in _DOCUMENTATION
+
+
+def part_name(path: Path) -> str:
+    """The part of a dataset that a name stands for: train, validation, test, or "".
+
+    >>> [part_name(Path(name)) for name in ("train.tsv.gz", "wiki.valid.raw", "t10k-images-idx3-ubyte", "emma.txt")]
+    ['train', 'validation', 'test', '']
+    """
+    stem = bare_name(path).removesuffix(suffix(path))
+    words = [word for word in re.split(r"[._-]", stem) if word]
+    for word in words[:1] + words[-1:]:
+        for name, known in _PARTS.items():
+            if word in known:
+                return name
+    return ""
+
+
+def sort_into_parts(paths: Iterable[Path]) -> Parts[list[Path]]:
+    """Sort files or folders by the part that their names stand for; without a train part, all are for training.
+
+    >>> sort_into_parts([Path("dev.tsv"), Path("test.tsv"), Path("train.tsv")])
+    Parts(train=[PosixPath('train.tsv')], validation=[PosixPath('dev.tsv')])
+    """
+    paths = list(paths)
+    groups: dict[str, list[Path]] = {}
+    for path in paths:
+        groups.setdefault(part_name(path), []).append(path)
+    if "train" not in groups:
+        return Parts(paths, None)
+    return Parts(groups["train"], groups.get("validation") or groups.get("test"))
+
+
+# ---- Folders
 
 
 def existing(path: str | Path, datasets: Iterable[str] = ()) -> Path:
-    """The path, when there is a file or a folder; else the nearest name that exists, there or among the datasets."""
+    """The path if it is a file or folder; otherwise an error with the nearest name, also among `datasets`."""
     path = Path(path)
-    with _one_sentence(path):
+    with _as_data_errors(path):
         if not path.exists():
-            raise DataError(f"does not exist{_meant(path, datasets)}", path=path)
+            raise DataError(f"does not exist{_suggestion(path, datasets)}", path=path)
         if not (path.is_file() or path.is_dir()):
             raise DataError("is neither a file nor a folder", path=path)
     return path
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files of a folder in the order of their names; hidden ones are left out."""
+    """The files of a folder, sorted by name, without hidden ones."""
     return [folder / entry.name for entry in _entries(folder) if entry.is_file()]
 
 
 def folders_in(folder: Path) -> list[Path]:
-    """The folders of a folder in the order of their names; hidden ones are left out."""
+    """The subfolders of a folder, sorted by name, without hidden ones."""
     return [folder / entry.name for entry in _entries(folder) if entry.is_dir()]
+
+
+# ---- Content
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
-    """The bytes of a file, unpacked when they begin as gzip or xz do, whatever its name says."""
-    with _one_sentence(path), path.open("rb") as raw, _unpacked(raw) as stream:
+    """The bytes of a file, unpacked if they begin like gzip or xz, whatever its name is."""
+    with _as_data_errors(path), path.open("rb") as raw, _unpacked(raw) as stream:
         yield stream
 
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """(number, text) of every line, without its ending; a line may have at most `LONGEST_LINE` bytes."""
+    """Yield (number, text) of every line, without its ending; a line may have at most `MAX_LINE` bytes."""
     with opened(path) as stream:
-        _refuse_binary(stream, path)
+        _reject_binary(stream, path)
         number = 0
-        while raw := stream.readline(LONGEST_LINE + 1):
+        while raw := stream.readline(MAX_LINE + 1):
             number += 1
-            if len(raw) > LONGEST_LINE:
+            if len(raw) > MAX_LINE:
                 raise _too_long(path, number, len(raw) + _rest_of_line(stream, raw))
             yield number, _decoded(raw, encoding, path, number)
 
 
-def head(path: Path, encoding: str = "utf-8", count: int = 1000, budget: int = 4 << 20) -> list[tuple[int, str]]:
-    """The first lines of a file, as many as the budget of characters allows."""
-    kept: list[tuple[int, str]] = []
-    for number, line in lines(path, encoding):
-        kept.append((number, line))
-        budget -= len(line)
-        if len(kept) == count or budget < 0:
-            break
-    return kept
+class Preview:
+    """The first lines of a file, kept so that the file is opened once however many readers look at them.
+
+    Iterating yields every line of the file. Up to `PREVIEW` characters are kept; lines after those are read again by
+    the next iteration. `close` closes the file and keeps the lines.
+    """
+
+    def __init__(self, path: Path, encoding: str = "utf-8"):
+        self.path, self.encoding = path, encoding
+        self._kept: list[Line] = []
+        self._room = PREVIEW
+        self._rest: Iterator[Line] | None = None  # continues after the kept lines
+        self._is_whole = False
+
+    def __iter__(self) -> Iterator[Line]:
+        index = 0
+        while True:
+            while index < len(self._kept):
+                yield self._kept[index]
+                index += 1
+            if self._is_whole:
+                return
+            rest, self._rest = self._rest or self._reopened(), None
+            if self._room <= 0:
+                yield from rest
+                return
+            line = next(rest, None)
+            if line is None:
+                self._is_whole = True
+                return
+            self._kept.append(line)
+            self._room -= len(line[1])
+            self._rest = rest
+
+    def head(self, count: int = 1000, budget: int = 4 << 20) -> list[Line]:
+        """The first lines, until there are `count` of them or more than `budget` characters."""
+        kept: list[Line] = []
+        for number, line in self:
+            kept.append((number, line))
+            budget -= len(line)
+            if len(kept) == count or budget < 0:
+                break
+        return kept
+
+    def has_text(self) -> bool:
+        """Whether one of the lines read so far is more than white space."""
+        return any(line.strip() for _, line in self._kept)
+
+    def close(self) -> None:
+        self._rest = None  # the generator's file is closed with it
+
+    def _reopened(self) -> Iterator[Line]:
+        return islice(lines(self.path, self.encoding), len(self._kept), None)
 
 
 def blocks(path: Path, encoding: str = "utf-8", size: int = BLOCK) -> Iterator[str]:
-    """The whole text in pieces of about `size` bytes, each cut after a line, or else after a blank."""
+    """Yield the text in blocks of about `size` bytes, each cut after a line, or else after a space."""
     decoder = codecs.getincrementaldecoder(encoding)()
     with opened(path) as stream:
-        _refuse_binary(stream, path)
+        _reject_binary(stream, path)
         rest, number = "", 1
         while raw := stream.read(size):
             text = rest + _decoded_piece(decoder, raw, path, number, encoding)
@@ -113,8 +214,8 @@ def blocks(path: Path, encoding: str = "utf-8", size: int = BLOCK) -> Iterator[s
 
 
 @contextmanager
-def _one_sentence(path: Path) -> Iterator[None]:
-    """Turn what goes wrong below into an error that a user can act on."""
+def _as_data_errors(path: Path) -> Iterator[None]:
+    """Turn operating system and compression errors into a DataError that a user can act on."""
     try:
         yield
     except EOFError:
@@ -127,13 +228,13 @@ def _one_sentence(path: Path) -> Iterator[None]:
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds; these entries know file from folder without another look at the disk."""
-    with _one_sentence(folder), os.scandir(folder) as found:
+    """The visible entries of a folder; a DirEntry tells files from folders without another system call."""
+    with _as_data_errors(folder), os.scandir(folder) as found:
         return sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
 
-def _meant(path: Path, datasets: Iterable[str]) -> str:
-    """The end of a sentence about a path that is not there."""
+def _suggestion(path: Path, datasets: Iterable[str]) -> str:
+    """The end of the error about a path that does not exist."""
     folder = path.parent
     known = [f"the dataset {name}" for name in difflib.get_close_matches(str(path), list(datasets), n=1)]
     if not (folder.is_dir() or known):
@@ -152,8 +253,8 @@ def _unpacked(raw: io.BufferedReader) -> io.BufferedReader:
     return raw
 
 
-def _refuse_binary(stream: io.BufferedReader, path: Path) -> None:
-    """Say what a file without text is, before a decoder stumbles over it; skip a byte order mark."""
+def _reject_binary(stream: io.BufferedReader, path: Path) -> None:
+    """Raise an error that names what a binary file is; skip a byte order mark."""
     start = stream.peek(1024)
     if start[257:262] == b"ustar":
         raise DataError("is a tar archive; unpack it first and give the folder", path=path)
@@ -178,7 +279,7 @@ def _decoded(raw: bytes, encoding: str, path: Path, number: int) -> str:
 
 
 def _decoded_piece(decoder: codecs.IncrementalDecoder, raw: bytes, path: Path, number: int, encoding: str) -> str:
-    """Decode the next bytes; the last call has none. `number` is the line they begin in."""
+    """Decode the next bytes, none in the last call; `number` is the line they begin in."""
     if b"\0" in raw:
         raise _binary(path, number + raw[: raw.index(b"\0")].count(b"\n"))
     try:
@@ -200,14 +301,12 @@ def _wrong_encoding(problem: UnicodeDecodeError, encoding: str, path: Path, numb
 
 
 def _too_long(path: Path, number: int, size: int) -> DataError:
-    advice = "if it is one long running text, say so with --kind text (data.kind=text)"
-    return DataError(
-        f"is {size / 1e6:,.1f} MB long, over the 1 MB that a line may have; {advice}", path=path, line=number
-    )
+    advice = "if it is one long running text, read it with --kind text (data.kind=text)"
+    return DataError(f"is {size / 1e6:,.1f} MB long, over the limit of 1 MB; {advice}", path=path, line=number)
 
 
 def _rest_of_line(stream: io.BufferedReader, raw: bytes) -> int:
-    """How many bytes of an overlong line are still to come, held one piece at a time."""
+    """The number of bytes left in an overlong line, read one block at a time."""
     size = 0
     while raw and not raw.endswith(b"\n"):
         raw = stream.readline(BLOCK)
@@ -216,6 +315,6 @@ def _rest_of_line(stream: io.BufferedReader, raw: bytes) -> int:
 
 
 def _last_break(text: str) -> int:
-    """Where to cut: after the last line, else after the last blank, else at the end (but never inside `\\r\\n`)."""
+    """Where to cut: after the last line, else after the last space, else at the end (but never inside `\\r\\n`)."""
     cut = text.rfind("\n") + 1 or text.rfind(" ") + 1
     return cut or len(text) - text.endswith("\r")

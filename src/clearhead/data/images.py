@@ -1,125 +1,127 @@
-"""Images with a class: a folder for each class, MNIST's idx files, or arrays in an npz file.
+"""Images as arrays: decoding and resizing with Pillow, IDX and npz files, and the floats that a model reads.
 
-Pictures in files stay closed until `pixels` is asked for them, so a dataset of any size can be listed.
+    pixels("cat.jpg", size=32, channels=3)      (32, 32, 3) bytes; also takes bytes, arrays, Pillow images, open files
+    load_pixels(images)                         (N, height, width, C) bytes, all of one size
+    normalize(batch)                            (B, C, height, width) float32 between -1 and 1
+
+Only those who have image files need Pillow: pip install 'clearhead[vision]'.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
 import struct
+import warnings
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data import names
-from clearhead.data.examples import Picture, Pixels
-from clearhead.data.files import BLOCK, files_in, folders_in, opened
-from clearhead.data.splits import Parts, own_parts
+from clearhead.data.examples import Pixels
+from clearhead.data.files import BLOCK, bare_name, files_in, opened
 from clearhead.errors import DataError, nearest
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
-def read(path: Path) -> Parts[Picture]:
-    """All pictures of a file or a folder."""
-    files = [path] if path.is_file() else array_files(path)
-    if files:
-        parts = own_parts(files)
-        held_out = None if parts.validation is None else _from_arrays(parts.validation)
-        return Parts(_from_arrays(parts.train), held_out)
-    folders = class_folders(path)
-    held_out = None if folders.validation is None else _from_folders(folders.validation)
-    train = _from_folders(folders.train)
-    if not train:
-        raise no_classes(path)
-    return Parts(train, held_out)
+    ImageLike = Pixels | NDArray[Any] | Image | Path | str | bytes | IO[bytes]
+
+MAX_PIXELS = 64_000_000  # more is a decompression bomb, or not meant for a small model
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+_GREY = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N"})
+_HASHED = 1 << 16  # bytes of a file hashed at a time
+
+# ---- One image
 
 
-def no_classes(folder: Path) -> DataError:
-    """The error of a folder whose pictures, if any, are not sorted by class."""
-    return DataError("has no pictures in folders; put those of each class in a folder named after it", path=folder)
+def pixels(image: ImageLike, size: int | None = None, channels: int | None = None) -> Pixels:
+    """An image as (height, width, channels) bytes; `size` cuts out the centre square and scales it.
+
+    `image` is a path, the bytes of an image file, an open binary file, a Pillow image, or an array (height, width) or
+    (height, width, channels). An array that fits is returned as it is.
+    """
+    if isinstance(image, np.ndarray):
+        image = image[:, :, None] if image.ndim == 2 else image
+        if _fits(image, size, channels):
+            return image
+    with _opened_image(image) as picture:
+        from PIL import ImageOps
+
+        upright = ImageOps.exif_transpose(picture)
+        upright = _eight_bits(upright).convert(_MODES[channels or _channels(upright)])
+        if size is not None:
+            upright = ImageOps.fit(upright, (size, size))
+        array: Pixels = np.array(upright, dtype=np.uint8)
+    return array[:, :, None] if array.ndim == 2 else array
 
 
-def array_files(folder: Path) -> list[Path]:
-    """The npz files and the idx files with images (not their labels) of a folder."""
-    return [entry for entry in files_in(folder) if is_array_file(entry) and "labels" not in names.bare(entry)]
+def image_shape(image: Pixels | Path) -> tuple[int, int, int]:
+    """(height, width, channels) of an image; only the beginning of a file is read."""
+    if isinstance(image, np.ndarray):
+        height, width, channels = image.shape
+        return height, width, channels
+    with _opened_image(image) as picture:
+        return picture.height, picture.width, _channels(picture)
 
 
-def is_array_file(path: Path) -> bool:
-    """Whether a name is one of images as arrays: `digits.npz`, `train-images-idx3-ubyte.gz`."""
-    name = names.bare(path)
-    return name.endswith((".npz", "idx3-ubyte", "idx1-ubyte"))
+def image_digest(image: Pixels | Path) -> bytes:
+    """A hash of the content of an image; a file is read in pieces."""
+    if isinstance(image, Path):
+        with opened(image) as stream:
+            digest = hashlib.blake2b()
+            while piece := stream.read(_HASHED):
+                digest.update(piece)
+            return digest.digest()
+    header = repr((image.shape, str(image.dtype))).encode()
+    return hashlib.blake2b(header + np.ascontiguousarray(image).tobytes()).digest()
 
 
-def class_folders(path: Path) -> Parts[Path]:
-    """The folders that hold the pictures of one class each, under `train/` and `val/` where there are such."""
-    folders = folders_in(path)
-    inside = {folder: folders_in(folder) for folder in folders}
-    parts = own_parts(folder for folder in folders if inside[folder])  # a class may be called train, too
-    if not parts.train or names.part(parts.train[0]) != "train":
-        return Parts(folders, None)
-    held_out = None if parts.validation is None else [inner for part in parts.validation for inner in inside[part]]
-    return Parts([inner for part in parts.train for inner in inside[part]], held_out)
+# ---- Images of one size
 
 
-def pictures_in(folder: Path) -> Iterator[Path]:
-    """The pictures of a folder, by their names."""
-    return (entry for entry in files_in(folder) if entry.suffix.lower() in names.PICTURES)
+def load_pixels(images: Sequence[Pixels | Path], shape: tuple[int, ...] | None = None) -> Pixels:
+    """All images in one array, (N, height, width, C), of the given (height, width, C) or of the first image's."""
+    height, width, channels = pixels(images[0]).shape if shape is None else shape
+    square = height if height == width else None  # only squares are scaled; other images must be of one size
+    loaded = [pixels(image, size=square, channels=channels) for image in images]
+    for image, array in zip(images, loaded, strict=True):
+        if array.shape != (height, width, channels):
+            found = " × ".join(map(str, array.shape[:2]))
+            path = image if isinstance(image, Path) else None
+            raise DataError(f"is {found} pixels where others are {height} × {width}; scale them first", path=path)
+    return np.stack(loaded)
 
 
-def _from_folders(folders: Sequence[Path]) -> list[Picture]:
-    return [Picture(file, folder.name) for folder in folders for file in pictures_in(folder)]
+def normalize(images: Pixels) -> NDArray[np.float32]:
+    """(B, height, width, C) bytes -> (B, C, height, width) float32 between -1 and 1, in the same memory layout."""
+    floats = images.transpose(0, 3, 1, 2).astype(np.float32)
+    floats /= np.float32(127.5)
+    floats -= np.float32(1.0)
+    return floats
 
 
-def _from_arrays(files: Sequence[Path]) -> list[Picture]:
-    return [picture for file in files for picture in (_npz(file) if names.suffix(file) == ".npz" else _idx(file))]
+# ---- Files of many images
 
 
-def _idx(path: Path) -> list[Picture]:
-    """Images and labels from the two idx files that belong together; `path` is either."""
-    images, labels = (_idx_array(file) for file in (_partner(path, "images"), _partner(path, "labels")))
+def read_idx(path: Path) -> tuple[Pixels, list[str]]:
+    """Images (N, H, W, 1) and labels from the two IDX files that belong together; `path` is either of them."""
+    images, labels = map(_idx_array, [_idx_partner(path, "images"), _idx_partner(path, "labels")])
     if images.ndim != 3 or labels.ndim != 1:
         raise DataError(
             f"has {images.ndim} dimensions, and its labels have {labels.ndim}; 3 and 1 are expected", path=path
         )
-    return _pictures(images, [str(label) for label in labels], path)
+    return _of_equal_length(images, [str(label) for label in labels], path)
 
 
-def _partner(path: Path, side: str) -> Path:
-    """The images or the labels file of the pair that `path` is one of."""
-    wanted = names.bare(path)
-    for images, labels in (("images", "labels"), ("idx3", "idx1")):
-        wanted = wanted.replace(labels, images) if side == "images" else wanted.replace(images, labels)
-    for entry in files_in(path.parent):
-        if names.bare(entry) == wanted:
-            return entry
-    raise DataError(f"has no {wanted} beside it; idx images and labels come as two files", path=path)
-
-
-def _idx_array(path: Path) -> Pixels:
-    """The array of an idx file: two zeros, a type, the number of sizes, the sizes, then the bytes."""
-    with opened(path) as stream:
-        start = stream.read(4)
-        if len(start) < 4 or start[:3] != b"\0\0\x08":
-            raise DataError("is not an idx file of bytes", path=path)
-        sizes = stream.read(4 * start[3])
-        if len(sizes) < 4 * start[3]:
-            raise EOFError
-        shape = struct.unpack(f">{start[3]}I", sizes)
-        content = bytearray()
-        while piece := stream.read(BLOCK):
-            content += piece
-            if len(content) > math.prod(shape):
-                raise DataError(f"holds more bytes than its sizes {shape} say", path=path)
-        if len(content) < math.prod(shape):
-            raise EOFError
-    return np.frombuffer(content, np.uint8).reshape(shape)
-
-
-def _npz(path: Path) -> list[Picture]:
-    """Arrays `images` (N, H, W) or (N, H, W, C), `labels` (N,), and perhaps the `names` of the labels."""
+def read_npz(path: Path) -> tuple[Pixels, list[str]]:
+    """Images (N, H, W, C) and labels from the arrays `images`, `labels` and perhaps `names` of an npz file."""
     try:
         with opened(path) as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in ("images", "labels", "names") if name in file}
@@ -135,21 +137,118 @@ def _npz(path: Path) -> list[Picture]:
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         found = f"{images.dtype} {images.shape}"
         raise DataError(f"has images of {found}; uint8 (N, H, W) or (N, H, W, C) is expected", path=path)
-    return _pictures(images, _labels(arrays["labels"], arrays.get("names"), path), path)
+    return _of_equal_length(images, _label_names(arrays["labels"], arrays.get("names"), path), path)
 
 
-def _labels(labels: NDArray[Any], called: NDArray[Any] | None, path: Path) -> list[str]:
-    """Labels as text: by their names where there are some."""
+def _idx_partner(path: Path, side: str) -> Path:
+    """The images or the labels file of the pair that `path` belongs to."""
+    wanted = bare_name(path)
+    for images, labels in (("images", "labels"), ("idx3", "idx1")):
+        wanted = wanted.replace(labels, images) if side == "images" else wanted.replace(images, labels)
+    for entry in files_in(path.parent):
+        if bare_name(entry) == wanted:
+            return entry
+    raise DataError(f"has no {wanted} beside it; IDX images and labels come as two files", path=path)
+
+
+def _idx_array(path: Path) -> Pixels:
+    """The array of an IDX file: two zeros, a type, the number of sizes, the sizes, then the bytes."""
+    with opened(path) as stream:
+        start = stream.read(4)
+        if len(start) < 4 or start[:3] != b"\0\0\x08":
+            raise DataError("is not an IDX file of bytes", path=path)
+        sizes = stream.read(4 * start[3])
+        if len(sizes) < 4 * start[3]:
+            raise EOFError
+        shape = struct.unpack(f">{start[3]}I", sizes)
+        content = bytearray()
+        while piece := stream.read(BLOCK):
+            content += piece
+            if len(content) > math.prod(shape):
+                raise DataError(f"holds more bytes than its header says, {shape}", path=path)
+        if len(content) < math.prod(shape):
+            raise EOFError
+    return np.frombuffer(content, np.uint8).reshape(shape)
+
+
+def _label_names(labels: NDArray[Any], names: NDArray[Any] | None, path: Path) -> list[str]:
+    """Labels as text, by their names if there are any."""
     values = labels.ravel().tolist()
-    if called is None:
+    if names is None:
         return [value.decode() if isinstance(value, bytes) else str(value) for value in values]
-    if not all(value in range(len(called)) for value in values):
-        raise DataError(f"has a label that is none of its {len(called)} names", path=path)
-    return [str(called[value]) for value in values]
+    if not all(value in range(len(names)) for value in values):
+        raise DataError(f"has a label that is not one of its {len(names)} names", path=path)
+    return [str(names[value]) for value in values]
 
 
-def _pictures(images: Pixels, labels: Sequence[str], path: Path) -> list[Picture]:
+def _of_equal_length(images: Pixels, labels: list[str], path: Path) -> tuple[Pixels, list[str]]:
     if len(images) != len(labels):
         raise DataError(f"has {len(images):,} images and {len(labels):,} labels", path=path)
-    images = images.reshape(*images.shape[:3], -1)  # (N, H, W, C)
-    return [Picture(image, label, number) for number, (image, label) in enumerate(zip(images, labels, strict=True), 1)]
+    return images.reshape(*images.shape[:3], -1), labels  # (N, H, W, C)
+
+
+# ---- Pillow
+
+
+@contextmanager
+def _opened_image(image: ImageLike) -> Iterator[Image]:
+    """A Pillow image; bytes that are no image, or far too large, are an error that names the file."""
+    library = _pillow()
+    if isinstance(image, np.ndarray):
+        yield library.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+    elif isinstance(image, library.Image):
+        yield image
+    elif isinstance(image, str | Path):
+        with opened(Path(image)) as file, _decoded(library, file, str(image)) as picture:
+            yield picture
+    else:
+        stream: Any = io.BytesIO(image) if isinstance(image, bytes | bytearray | memoryview) else image
+        with _decoded(library, stream, "image") as picture:
+            yield picture
+
+
+@contextmanager
+def _decoded(library: Any, stream: IO[bytes], name: str) -> Iterator[Image]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", library.DecompressionBombWarning)
+            picture = library.open(stream)
+        if picture.width * picture.height > MAX_PIXELS:
+            raise _too_large(name, f"{picture.width:,} × {picture.height:,} pixels")
+        yield picture
+    except DataError:
+        raise
+    except (library.DecompressionBombError, library.DecompressionBombWarning):
+        raise _too_large(name, "far more pixels") from None
+    except library.UnidentifiedImageError:
+        raise DataError("is not an image", path=name) from None
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error) as problem:
+        raise DataError(f"is a damaged image ({problem})", path=name) from None
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise DataError("pictures need Pillow: pip install 'clearhead[vision]'") from None
+    return Image
+
+
+def _too_large(name: str, found: str) -> DataError:
+    return DataError(f"has {found}, over the limit of {MAX_PIXELS // 10**6} million; scale it down", path=name)
+
+
+def _fits(image: Pixels, size: int | None, channels: int | None) -> bool:
+    height, width, depth = image.shape
+    return (size is None or (height, width) == (size, size)) and channels in (None, depth)
+
+
+def _channels(picture: Image) -> int:
+    return 1 if picture.mode in _GREY else 3
+
+
+def _eight_bits(picture: Image) -> Image:
+    """Sixteen-bit grey values scaled to eight bits; Pillow's conversion would clip them to white."""
+    if not picture.mode.startswith("I;16"):
+        return picture
+    return _pillow().fromarray((np.asarray(picture) >> 8).astype(np.uint8))  # type: ignore[no-any-return]

@@ -1,11 +1,11 @@
-"""Running text -> one file of token ids -> windows to train a language model on.
+"""Windows: running text -> a file of token ids -> rows to train a language model on.
 
     tokens = write_tokens(blocks, tokenizer, "train.npy")
     for rows in Windows(tokens, length=256, batch=32, seed=1):      # (B, length + 1)
         inputs, targets = rows[:, :-1], rows[:, 1:]
 
-The corpus is never in memory: text goes to the file in small pieces, and windows are copied out of a memory map that
-lives no longer than one batch. The file is a plain one-dimensional .npy that `numpy.load` can open.
+The corpus is never in memory: text goes to the file in small pieces, and windows are copied from a memory map that is
+closed after each batch. The file is a plain one-dimensional .npy that `numpy.load` can open.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from clearhead.data.cursor import Cursor
-from clearhead.data.order import generator, share
+from clearhead.data.batches import Cursor, generator, share
 from clearhead.errors import DataError
 from clearhead.text import Tokenizer, pieces
 
 CHUNK = 1 << 19  # characters encoded at once
-SAMPLE = 1 << 14  # tokens at each end of a file that tell it from another
+SAMPLE = 1 << 14  # tokens at each end of a file that identify it
 
 TokenType = np.dtype[np.uint16] | np.dtype[np.uint32]
 
@@ -37,7 +36,7 @@ TokenType = np.dtype[np.uint16] | np.dtype[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A file of token ids: where they begin, how many there are and of which type."""
+    """A file of token ids: where they begin, how many there are, and their type."""
 
     path: Path
     count: int
@@ -46,7 +45,7 @@ class TokenFile:
 
     @classmethod
     def open(cls, path: str | Path) -> TokenFile:
-        """Check that a file is whole and holds token ids; none of them is read."""
+        """Check that a file is complete and holds token ids; none of them is read."""
         path = Path(path)
         try:
             with path.open("rb") as file:
@@ -56,26 +55,26 @@ class TokenFile:
         except OSError as problem:
             raise DataError(f"cannot be read: {problem.strerror or problem}", path=path) from None
         except ValueError:
-            raise DataError("is not a token file; make one with write_tokens", path=path) from None
+            raise DataError("is not a token file; write one with write_tokens", path=path) from None
         if len(shape) != 1 or dtype not in (np.uint16, np.uint32):
             raise DataError(f"holds {dtype} numbers of shape {shape}, not a row of token ids", path=path)
         if size != offset + shape[0] * dtype.itemsize:
             held = (size - offset) // dtype.itemsize
-            raise DataError(f"holds {held} tokens where it says {shape[0]}; write it again", path=path)
+            raise DataError(f"holds {held} tokens where its header says {shape[0]}; write it again", path=path)
         return cls(path, shape[0], dtype, offset)
 
     def __len__(self) -> int:
         return self.count
 
     def read(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """The `length` tokens from each start on, (B, length); the map ends here, and so do the pages it holds."""
+        """The `length` tokens from each start on, (B, length); the memory map is released on return."""
         tokens = np.memmap(self.path, self.dtype, "r", self.offset, (self.count,))  # (N,)
         rows: NDArray[np.int64] = tokens[starts[:, None] + np.arange(length)].astype(np.int64)  # (B, length)
         return rows
 
 
 def write_tokens(blocks: Iterable[str], tokenizer: Tokenizer, path: str | Path, *, stop: bool = False) -> TokenFile:
-    """Encode text block by block into a token file, with a stop token after each block if asked for."""
+    """Encode text block by block into a token file; `stop` adds a stop token after each block."""
     path = Path(path)
     dtype: TokenType = np.dtype(np.uint16) if len(tokenizer) <= 1 << 16 else np.dtype(np.uint32)
     count = 0
@@ -85,15 +84,15 @@ def write_tokens(blocks: Iterable[str], tokenizer: Tokenizer, path: str | Path, 
             file.write(np.array(ids, dtype).tobytes())
             count += len(ids)
         file.seek(0)
-        _write_header(file, dtype, count)  # as long as the first: numpy leaves room for the count to grow
+        _write_header(file, dtype, count)  # as long as the first header: numpy leaves room for the count to grow
     return TokenFile.open(path)
 
 
 class Windows(Cursor):
-    """Windows of length + 1 tokens, (B, length + 1): what goes in, and the same moved on by one.
+    """Windows of length + 1 tokens, (B, length + 1): inputs, and targets shifted by one.
 
-    Each epoch lays the windows side by side from another first token, so that their borders move, and shuffles them.
-    Less than two windows at the ends of the text are left out, and of the windows at most world - 1.
+    Each epoch starts the windows at another first token, so that their borders move, and shuffles them. Less than two
+    windows of text at the ends are left out, and at most world - 1 windows.
     """
 
     def __init__(self, tokens: TokenFile, *, length: int, batch: int, seed: int, rank: int = 0, world: int = 1):
@@ -123,19 +122,19 @@ class Windows(Cursor):
         return [starts[i : i + self._batch] for i in range(0, len(starts), self._batch)]
 
     def read(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The tokens of the windows that begin there."""
+        """The tokens of the windows that begin at these positions."""
         return self._tokens.read(batch, self._length + 1)
 
 
 def _encoded(blocks: Iterable[str], tokenizer: Tokenizer, end: list[int]) -> Iterator[list[int]]:
-    """The ids of each piece of each block, with `end` after each block."""
+    """Yield the ids of each piece of each block, with `end` after each block."""
     for chunk in _chunks(blocks):
         for ids, (_, last) in zip(tokenizer.encode_batch([piece for piece, _ in chunk]), chunk, strict=True):
             yield ids + end if last else ids
 
 
 def _chunks(blocks: Iterable[str]) -> Iterator[list[tuple[str, bool]]]:
-    """As many pieces as are encoded at once, each with whether its block ends there."""
+    """Yield the pieces to encode at once, each with whether it is the last of its block."""
     chunk: list[tuple[str, bool]] = []
     characters = 0
     for block in blocks:
@@ -151,7 +150,7 @@ def _chunks(blocks: Iterable[str]) -> Iterator[list[tuple[str, bool]]]:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes its place only when it is whole and on the disk."""
+    """A file that replaces `path` only when it is complete and synced."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
@@ -171,7 +170,7 @@ def _write_header(file: BinaryIO, dtype: TokenType, count: int) -> None:
 
 
 def _fingerprint(tokens: TokenFile) -> str:
-    """A short name for this file's tokens, from their number and both ends."""
+    """A hash of the number of tokens and of both ends."""
     length = min(SAMPLE, len(tokens))
     ends = tokens.read(np.array([0, len(tokens) - length]), length)  # (2, length)
     return hashlib.sha256(len(tokens).to_bytes(8, "little") + ends.tobytes()).hexdigest()[:16]

@@ -16,7 +16,7 @@ from torch import nn
 
 from clearhead.config import Config
 from clearhead.data import Captioned
-from clearhead.data.collate import pad
+from clearhead.data.batches import pad
 from clearhead.decode import Prompts, Settings, write
 from clearhead.look.attention_log import MAX_TOKENS
 from clearhead.look.inputs import PreparedInput, patch_names

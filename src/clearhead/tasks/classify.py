@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from clearhead.data import Labelled
-from clearhead.data.collate import pad
+from clearhead.data.batches import pad
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Classifier as ClassifierNetwork
 from clearhead.models.config import PooledConfig

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from clearhead.data import Tagged
-from clearhead.data.collate import pad
+from clearhead.data.batches import pad
 from clearhead.errors import ProbeError
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Tagger as TaggerNetwork

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from clearhead.config import AnyConfig, Config
 from clearhead.data import Pair
-from clearhead.data.collate import pad
+from clearhead.data.batches import pad
 from clearhead.decode import Hypothesis, Settings, Special, write_all
 from clearhead.engines.flat import flat
 from clearhead.errors import DataError

@@ -1,4 +1,4 @@
-"""Long text in short pieces, because the memory that cutting a text into tokens takes grows with the text."""
+"""Long text in short pieces, because the memory of tokenising grows with the length of the text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LONGEST = 1 << 14  # characters
 
 
 def pieces(text: str) -> Iterator[str]:
-    """The text in pieces of bounded length, cut before a space where there is one: joined they are the text."""
+    """Yield the text in pieces of bounded length, cut before a space if possible; joined they are the text."""
     start = 0
     while len(text) - start > LONGEST:
         space = text.rfind(" ", start + 1, start + LONGEST)

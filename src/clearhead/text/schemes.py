@@ -1,4 +1,4 @@
-"""How each scheme cuts text: its model, what cuts words before it, what joins tokens after it, how it is trained.
+"""Tokenizer schemes: the model, the pre-tokenizer and decoder around it, and how it is trained.
 
     char        one token per character
     word        one token per word or punctuation mark
@@ -7,9 +7,9 @@
     wordpiece   word pieces, longest first; a piece inside a word begins with ##
     unigram     the most probable pieces under a unigram language model
 
-The algorithms are those of the `tokenizers` library. Two promises are ours and shape the code below:
-training twice gives the same vocabulary, and nothing a model puts together holds `[` before a letter,
-so that text which spells `[STOP]` can never become the special token of that name.
+The algorithms are those of the `tokenizers` library. Two promises shape the code below: training twice gives the same
+vocabulary, and no learned token holds `[` before a letter, so that text which spells `[STOP]` can never become the
+special token of that name.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from clearhead.text.special import SPECIALS, UNKNOWN
 
 Scheme = Callable[["Corpus", int], Library]
 
-SPACE = "▁"  # what a space before a word looks like inside a bpe or unigram token
-WORD_START = "\ue000"  # marks the first letter of a word while word pieces are learned; for private use in Unicode
+SPACE = "▁"  # a space before a word, inside a bpe or unigram token
+WORD_START = "\ue000"  # marks the first letter of a word while word pieces are learned (a private use character)
 
-# Numbers and words keep the marks inside them (3.14, don't, well-known); any other mark stands alone.
+# Numbers and words keep the punctuation inside them (3.14, don't, well-known); any other mark is a token.
 PLAIN_WORDS = pre_tokenizers.Split(Regex(r"\d+(?:[.,:]\d+)+|\w+(?:[-'’]\w+)*|[^\w\s]"), "removed", invert=True)
 SPACED_WORDS = pre_tokenizers.Sequence(
     [
@@ -38,7 +38,7 @@ SPACED_WORDS = pre_tokenizers.Sequence(
         pre_tokenizers.Split(Regex(rf"{SPACE}?(?:\w+(?:['’]\w+)*|[^\w{SPACE}]+)|{SPACE}"), "isolated"),
     ]
 )
-# The unigram trainer overlooks a word that nothing ever follows, so here marks stay with their words.
+# The unigram trainer ignores a word that nothing ever follows, so here punctuation stays with its word.
 SPACED_CHUNKS = pre_tokenizers.Sequence(
     [pre_tokenizers.Metaspace(SPACE), pre_tokenizers.Split("[", "merged_with_previous")]
 )
@@ -55,7 +55,7 @@ JOIN_WORDS = decoders.Sequence(
 
 
 class Corpus:
-    """Texts that are read once and never held, the alphabet they turned out to have, and how they are normalised."""
+    """Training texts, read once and not kept, with their normaliser and the alphabet seen so far."""
 
     def __init__(self, texts: Iterable[str], *, lowercase: bool):
         self.texts = texts
@@ -68,7 +68,7 @@ class Corpus:
             yield from pieces(text)
 
     def characters(self) -> list[str]:
-        """The sorted alphabet of the texts read so far, after normalising."""
+        """The sorted alphabet of the texts read so far, after normalisation."""
         return sorted(set(self.normalizer.normalize_str("".join(sorted(self.alphabet)))))
 
 
@@ -107,15 +107,15 @@ def byte_bpe(corpus: Corpus, size: int) -> Library:
 
 
 def byte_level(model: models.BPE, corpus: Corpus) -> Library:
-    """The parts around a byte-level model."""
+    """A tokenizer around a byte-level model."""
     return assembled(model, corpus, pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel())
 
 
 def wordpiece(corpus: Corpus, size: int) -> Library:
     """Word pieces, learned as byte pairs on words whose first letter is marked.
 
-    The library's own trainer numbers the ## letters in the order of a hash table, which differs in every run;
-    its byte-pair trainer sorts them. So the mark goes to the start of the word, and is turned into ## afterwards.
+    The library's word piece trainer numbers the ## letters in the order of a hash table, which differs in every run;
+    its byte-pair trainer sorts them. So the start of each word is marked instead, and turned into ## afterwards.
     """
     marked = pre_tokenizers.Sequence([PLAIN_WORDS, pre_tokenizers.Metaspace(WORD_START, split=False)])
     trainer = trainers.BpeTrainer(vocab_size=size + 1, show_progress=False)
@@ -129,7 +129,7 @@ def wordpiece(corpus: Corpus, size: int) -> Library:
 
 
 def unmarked(piece: str) -> str:
-    """The word piece that a byte pair stands for."""
+    """The word piece of a token learned with marked words."""
     return piece.removeprefix(WORD_START) if piece.startswith(WORD_START) else f"##{piece}"
 
 
@@ -142,7 +142,7 @@ def unigram(corpus: Corpus, size: int) -> Library:
     )
     try:
         trained(library, corpus, trainer)
-    except Exception as problem:  # the library has no class of its own for this
+    except Exception as problem:  # the library raises plain exceptions
         if "not large enough" not in str(problem):
             raise
         raise too_small(size, len(SPECIALS) + len({SPACE, *corpus.characters()} - {" "})) from None
@@ -152,11 +152,11 @@ def unigram(corpus: Corpus, size: int) -> Library:
 
 
 def settled(scored: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """The same unigram vocabulary whichever order the trainer visited the words in.
+    """Make a unigram vocabulary independent of the order in which the trainer visited the words.
 
-    It walks a hash table that differs in every run: sums of logarithms differ in their last digits, and characters
-    too rare for a score of their own get one of the lowest at random, 0.0001 apart. So scores are rounded, and
-    those characters all get the lowest.
+    The trainer walks a hash table that differs in every run: sums of logarithms differ in their last digits, and
+    characters too rare for a score get one of the lowest at random, 0.0001 apart. So scores are rounded, and those
+    characters all get the lowest.
     """
     special, learned = scored[: len(SPECIALS)], scored[len(SPECIALS) :]
     lowest = min((score for _, score in learned), default=0.0)
@@ -171,7 +171,7 @@ def assembled(
     cut: pre_tokenizers.PreTokenizer | None,
     join: decoders.Decoder | None,
 ) -> Library:
-    """The parts of a tokenizer in the order text meets them: normalise, cut into words, model, join."""
+    """A tokenizer of its parts in order: normaliser, pre-tokenizer, model, decoder."""
     library = Library(model)
     library.normalizer = corpus.normalizer
     library.pre_tokenizer = cut
@@ -180,16 +180,16 @@ def assembled(
 
 
 def trained(library: Library, corpus: Corpus, trainer: trainers.Trainer) -> Library:
-    """Let the library's trainer read the corpus."""
+    """Train the library's tokenizer on the corpus, and return it."""
     library.train_from_iterator(corpus, trainer)
     return library
 
 
 def too_small(size: int, needed: int) -> TextError:
-    """What to say about a vocabulary that cannot hold what it must."""
+    """The error about a vocabulary size below the number of required tokens."""
     return TextError(
         f"size={size} is too small: {len(SPECIALS)} special tokens and {needed - len(SPECIALS)} single characters "
-        f"need {needed}; ask for at least that"
+        f"need {needed}; give at least that"
     )
 
 

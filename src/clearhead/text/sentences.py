@@ -1,4 +1,4 @@
-"""A text that is too long, cut where it hurts least: at the ends of sentences, else of clauses, words, characters."""
+"""Split a text that is too long at the ends of sentences, or else of clauses, words, characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDS = (
 
 
 def cut(text: str, usual: int, longest: int, length: Callable[[str], int]) -> list[str]:
-    """A text of more than the usual length in parts of whole sentences; only a sentence above the longest is cut."""
+    """Split a text above the usual length into groups of whole sentences; only a sentence above `longest` is split."""
     text = text.strip()
     if not text or length(text) <= usual:
         return [text] if text else []
@@ -23,7 +23,7 @@ def cut(text: str, usual: int, longest: int, length: Callable[[str], int]) -> li
 
 
 def _fitted(text: str, longest: int, length: Callable[[str], int]) -> list[str]:
-    """Parts no longer than `longest`, as few as come of taking what fits, one after the other; never an empty one."""
+    """Split greedily into parts of at most `longest`; no part is empty."""
     text = text.strip()
     if not text or length(text) <= longest:
         return [text] if text else []
@@ -31,19 +31,19 @@ def _fitted(text: str, longest: int, length: Callable[[str], int]) -> list[str]:
         if len(pieces := _pieces(text, end)) > 1:
             return [part for joined in _joined(pieces, longest, length) for part in _fitted(joined, longest, length)]
     middle = len(text) // 2
-    if not middle:  # one character that is more than fits
+    if not middle:  # a single character is too long
         return [text]
     return [*_fitted(text[:middle], longest, length), *_fitted(text[middle:], longest, length)]
 
 
 def _pieces(text: str, end: re.Pattern[str]) -> list[str]:
-    """What stands between the ends; marks after an end belong to what it ends, blanks go with what is before them."""
+    """The text between matches of `end`; closing quotes and spaces stay with the piece before them."""
     borders = [0, *(match.end() for match in end.finditer(text)), len(text)]
     return [text[a:b] for a, b in pairwise(borders) if text[a:b].strip()]
 
 
 def _joined(pieces: list[str], longest: int, length: Callable[[str], int]) -> list[str]:
-    """Neighbours put together again as long as they fit."""
+    """Join neighbours while they fit into `longest`."""
     joined = [pieces[0]]
     for piece in pieces[1:]:
         if length(joined[-1] + piece) <= longest:

@@ -1,7 +1,7 @@
-"""The tokens that stand for no text: where a sentence starts and stops, what pads it, what hides a word.
+"""Special tokens: start, stop, padding, mask, class and unknown.
 
-Every vocabulary of ours begins with them, so their ids are the same for every scheme and every corpus. A
-vocabulary of GPT-2 has one special token only, which then plays every part.
+Every vocabulary that clearhead trains begins with them, so their ids are the same for every scheme and every corpus.
+GPT-2's vocabulary has a single special token, which takes all these roles.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class SpecialIds:
 
     @property
     def silent(self) -> frozenset[int]:
-        """The ids that decoding leaves out; an unknown word stays visible, because hiding it would hide a loss."""
+        """The ids that decoding leaves out; the unknown token stays, because something was lost there."""
         return frozenset((self.pad, self.start, self.stop, self.mask, self.cls))
 
 
 def special_ids(vocabulary: Mapping[str, int]) -> SpecialIds | None:
-    """The special ids of a vocabulary of ours or of GPT-2; none if it is neither."""
+    """The special ids of a vocabulary of clearhead or of GPT-2; None if it is neither."""
     if all(vocabulary.get(token) == index for index, token in enumerate(SPECIALS)):
         return SpecialIds(*range(len(SPECIALS)))
     if END_OF_TEXT in vocabulary:

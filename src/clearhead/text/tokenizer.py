@@ -1,12 +1,12 @@
-"""Text <-> ids.
+"""The tokenizer: text <-> ids.
 
     tokenizer = Tokenizer.train("bpe", texts, size=8000)
     ids = tokenizer.encode("we are eating bread")
     text = tokenizer.decode(ids)
     tokenizer.save("tokenizer.json"); tokenizer = Tokenizer.load("tokenizer.json")
 
-Encoding adds no special token: whoever needs a start or a stop puts `tokenizer.start` there. And no text, whatever
-it spells, encodes to a special token other than the unknown one.
+Encoding adds no special token: the caller adds `tokenizer.start` or `tokenizer.stop`. No text, whatever it spells,
+encodes to a special token other than the unknown one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from clearhead.errors import TextError, nearest
 from clearhead.text.schemes import SCHEMES, Corpus, byte_level, too_small
 from clearhead.text.special import END_OF_TEXT, SPECIALS, special_ids
 
-# What a tokenizer.json says about itself: the type of its model and of its decoder give the kind.
+# The types of the model and of the decoder in a tokenizer.json -> its kind.
 KINDS: dict[tuple[str, str], TokenizerKind] = {
     ("BPE", "Fuse"): "char",
     ("WordLevel", "Sequence"): "word",
@@ -39,11 +39,11 @@ KINDS: dict[tuple[str, str], TokenizerKind] = {
     ("Unigram", "Metaspace"): "unigram",
 }
 OPENERS: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
-LINE = 1 << 20  # most characters of a line taken at once, so that a file without line ends is not held whole
+LINE = 1 << 20  # maximum characters of a line read at once, so that a file without line ends is not held whole
 
 
 class Tokenizer:
-    """A trained vocabulary and the scheme that uses it."""
+    """A trained vocabulary and its scheme."""
 
     def __init__(self, library: Library, origin: str = "tokenizer"):
         ids = special_ids(library.get_vocab(with_added_tokens=True))
@@ -60,7 +60,7 @@ class Tokenizer:
     def train(
         cls, kind: TokenizerKind, texts: Iterable[str], *, size: int = 8000, lowercase: bool = False
     ) -> Tokenizer:
-        """Learn a vocabulary of at most `size` tokens; the texts are read once, as they come."""
+        """Learn a vocabulary of at most `size` tokens; the texts are read once and may be a generator."""
         _check_request(kind, texts, size)
         corpus = Corpus(texts, lowercase=lowercase)
         try:
@@ -80,13 +80,13 @@ class Tokenizer:
     def train_from_files(
         cls, kind: TokenizerKind, paths: Iterable[str | Path], *, size: int = 8000, lowercase: bool = False
     ) -> Tokenizer:
-        """Learn a vocabulary from the lines of plain text files, which may be packed (.gz, .xz)."""
+        """Learn a vocabulary from the lines of plain text files, which may be compressed (.gz, .xz)."""
         lines = chain.from_iterable(read_lines(Path(path)) for path in paths)
         return cls.train(kind, lines, size=size, lowercase=lowercase)
 
     @classmethod
     def from_gpt2(cls, encoder: str | Path, merges: str | Path) -> Tokenizer:
-        """GPT-2's own vocabulary, from its published `encoder.json` and `vocab.bpe` (packed or not)."""
+        """GPT-2's vocabulary, from its published `encoder.json` and `vocab.bpe` (compressed or not)."""
         try:
             vocabulary = json.loads("".join(read_lines(Path(encoder))))
             pairs = [tuple(line.split()) for line in read_lines(Path(merges)) if not line.startswith("#version")]
@@ -112,12 +112,12 @@ class Tokenizer:
     def _from_json(cls, text: str, origin: str = "tokenizer") -> Tokenizer:
         try:
             library = Library.from_str(text)
-        except Exception as problem:  # the library has no class of its own for this
+        except Exception as problem:  # the library raises plain exceptions
             raise TextError(f"{origin} is not a tokenizer.json: {problem}") from None
         return cls(library, origin)
 
     def save(self, path: str | Path) -> None:
-        """Write everything into one `tokenizer.json`; whoever looks sees the old file or the whole new one."""
+        """Write `tokenizer.json` atomically."""
         path = Path(path)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
@@ -134,7 +134,7 @@ class Tokenizer:
         return Tokenizer._from_json, (self._library.to_str(),)
 
     def encode(self, text: str) -> list[int]:
-        """The token ids of a text, no special token added."""
+        """The token ids of a text, without special tokens."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -142,10 +142,10 @@ class Tokenizer:
         try:
             return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
         except TypeError:
-            raise TextError(f"cannot encode {_culprit(texts)!r}: it is not a text of whole characters") from None
+            raise TextError(f"cannot encode {_first_invalid(texts)!r}: it is not a text of whole characters") from None
 
     def decode(self, ids: Iterable[int], keep_special: bool = False) -> str:
-        """The text of token ids; special tokens are left out unless asked for, the unknown one stays."""
+        """The text of token ids; special tokens except the unknown one are left out, unless `keep_special`."""
         return self.decode_batch([ids], keep_special)[0]
 
     def decode_batch(self, rows: Iterable[Iterable[int]], keep_special: bool = False) -> list[str]:
@@ -155,28 +155,28 @@ class Tokenizer:
         return self._library.decode_batch(shown, skip_special_tokens=False)
 
     def tokens(self, text: str) -> list[str]:
-        """The pieces a text is cut into, readable."""
+        """The tokens of a text as strings for display."""
         return self.pieces(self.encode(text))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Each id as a reader would write it; a byte that is no character on its own shows as �."""
+        """The tokens of ids as strings for display; a byte that is not a character is shown as �."""
         pieces = [self.token(int(index)) for index in ids]
         if self.kind != "bytes":
             return pieces
         return [self._library.decoder.decode([piece]) for piece in pieces]
 
     def word_ids(self) -> list[int]:
-        """The ids that stand for words, frequent ones first: special tokens and marks do not."""
+        """The ids of words, frequent ones first, without special tokens and punctuation."""
         tokens = self.pieces(range(len(self)))
         return [i for i, token in enumerate(tokens) if token not in SPECIALS and any(map(str.isalnum, token))]
 
     def id(self, token: str) -> int:
-        """The id of a token of the vocabulary; the unknown id if it is not there."""
+        """The id of a token; the unknown id if the vocabulary lacks it."""
         index = self._library.token_to_id(token)
         return self.unknown if index is None else index
 
     def token(self, id: int) -> str:
-        """The token with this id, exactly as the vocabulary has it."""
+        """The token with this id, exactly as in the vocabulary."""
         token = self._library.id_to_token(id) if 0 <= id < len(self) else None
         if token is None:
             raise TextError(f"there is no token {id}: this vocabulary has {len(self)}, counted from 0")
@@ -195,32 +195,32 @@ class Tokenizer:
 
     @property
     def unknown(self) -> int:
-        """Stands for what the vocabulary lacks."""
+        """Replaces text that the vocabulary lacks."""
         return self._special.unknown
 
     @property
     def start(self) -> int:
-        """What a decoder is given first."""
+        """The first input of a decoder."""
         return self._special.start
 
     @property
     def stop(self) -> int:
-        """What a decoder gives last."""
+        """The last output of a decoder."""
         return self._special.stop
 
     @property
     def mask(self) -> int:
-        """Hides a token that is to be guessed."""
+        """Replaces a token that is to be predicted."""
         return self._special.mask
 
     @property
     def cls(self) -> int:
-        """Its vector stands for the whole sequence."""
+        """Its vector represents the whole sequence."""
         return self._special.cls
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a text file, packed or not; a very long line comes in parts."""
+    """Yield the lines of a text file, compressed or not; a very long line in parts."""
     try:
         with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
             yield from iter(partial(file.readline, LINE), "")
@@ -233,7 +233,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def _check_request(kind: str, texts: Iterable[str], size: int) -> None:
-    """Refuse what cannot be trained before any text is read."""
+    """Raise an error for arguments that cannot work, before any text is read."""
     if kind not in SCHEMES:
         raise TextError(f"unknown tokenizer kind {kind}; {nearest(kind, SCHEMES)}")
     if isinstance(texts, str):
@@ -242,10 +242,10 @@ def _check_request(kind: str, texts: Iterable[str], size: int) -> None:
         raise too_small(size, len(SPECIALS) + 1)
 
 
-def _culprit(texts: Sequence[object]) -> object:
-    """The first text that the library refuses: not a string, or with half a character in it."""
-    return next((text for text in texts if not isinstance(text, str) or not _whole(text)), None)
+def _first_invalid(texts: Sequence[object]) -> object:
+    """The first text that the library rejects: not a string, or with half of a surrogate pair."""
+    return next((text for text in texts if not isinstance(text, str) or not _is_valid(text)), None)
 
 
-def _whole(text: str) -> bool:
+def _is_valid(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.data import pixels
+from clearhead.data import images
 from clearhead.data.examples import Pixels
-from clearhead.errors import ConfigError, DataError
+from clearhead.data.images import ImageLike
+from clearhead.errors import ConfigError
 from clearhead.look.inputs import PreparedInput
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.predictor import Predictor
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 Images = NDArray[np.uint8]  # (N, height, width, C)
-ImageLike: TypeAlias = "str | Path | bytes | NDArray[Any] | Image"
 
 
 class ImagePredictor(Predictor):
@@ -37,16 +34,13 @@ class ImagePredictor(Predictor):
     def pixels(self, image: ImageLike) -> Pixels:
         """An image (Pillow image, pixels, bytes or path) in the size that the model reads: (height, width, C) bytes."""
         sizes = self.meta.sizes
-        given = Path(image) if isinstance(image, str) else image if isinstance(image, Path) else np.asarray(image)
-        if isinstance(given, np.ndarray) and given.ndim == 2:
-            given = given[:, :, None]
-        return pixels(given, size=sizes.height, channels=sizes.channels)
+        return images.pixels(image, size=sizes.height, channels=sizes.channels)
 
-    def image_arrays(self, images: Sequence[ImageLike]) -> Images:
+    def image_arrays(self, items: Sequence[ImageLike]) -> Images:
         """(N, height, width, C) of images in any form."""
         sizes = self.meta.sizes
         empty = np.empty((0, sizes.height, sizes.width, sizes.channels), np.uint8)
-        return np.stack([self.pixels(image) for image in images]) if images else empty
+        return np.stack([self.pixels(item) for item in items]) if items else empty
 
     def prepare_image(self, image: ImageLike) -> PreparedInput:
         """An image as the network reads it."""
@@ -60,22 +54,14 @@ class ImagePredictor(Predictor):
         )
 
 
-def normalise(images: Images) -> Tensor:
+def normalise(pixels: Images) -> Tensor:
     """(B, height, width, C) bytes -> (B, C, height, width) between -1 and 1."""
-    return torch.from_numpy(images).permute(0, 3, 1, 2).float().div_(127.5).sub_(1.0)
+    return torch.from_numpy(images.normalize(pixels))
 
 
-def load_images(images: Sequence[Any | Path], like: Images | None = None) -> Images:
+def load_images(files: Sequence[Any | Path], like: Images | None = None) -> Images:
     """All images in one array, of the size and channels of the first, or of those in `like`."""
-    height, width, channels = pixels(images[0]).shape if like is None else like.shape[1:]
-    square = height if height == width else None  # others are not scaled, so they must be of one size
-    loaded = [pixels(image, size=square, channels=channels) for image in images]
-    for image, array in zip(images, loaded, strict=True):
-        if array.shape != (height, width, channels):
-            found = " × ".join(map(str, array.shape[:2]))
-            where = image if isinstance(image, Path) else None
-            raise DataError(f"is {found} pixels where others are {height} × {width}; scale them first", path=where)
-    return np.stack(loaded)
+    return images.load_pixels(files, None if like is None else like.shape[1:])
 
 
 def expected(meta: ModelMeta | None) -> Images | None:
@@ -85,9 +71,9 @@ def expected(meta: ModelMeta | None) -> Images | None:
     return np.empty((0, meta.sizes.height, meta.sizes.width, meta.sizes.channels), np.uint8)
 
 
-def sizes_of(images: Images, **others: int) -> Sizes:
+def sizes_of(pixels: Images, **others: int) -> Sizes:
     """The sizes of a model that reads these images."""
-    _, height, width, channels = images.shape
+    _, height, width, channels = pixels.shape
     return Sizes(channels=channels, height=height, width=width, **others)
 
 

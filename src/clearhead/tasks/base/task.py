@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from pydantic import Field, create_model
 from torch import Tensor, nn
 
-from clearhead.config import AnyConfig, Config, DataKind, Section
-from clearhead.data.cursor import Cursor
+from clearhead.config import AnyConfig, Config, Section
+from clearhead.data.batches import Cursor
+from clearhead.data.dataset import chosen_reader, detect, find_reader, only, read_sources, resolve
 from clearhead.data.examples import AnyDataset
-from clearhead.data.files import Reading
-from clearhead.data.places import BUILTIN, located, only
-from clearhead.data.read import kind_of, read_places
+from clearhead.data.source import ReadOptions
 from clearhead.errors import ConfigError, DataError
 from clearhead.look.inputs import PreparedInput
 from clearhead.run import ModelMeta, Sizes
@@ -74,7 +73,7 @@ class Task(ABC, Generic[ModelT]):
     # What a subclass says of itself.
     name: ClassVar[str]
     title: ClassVar[str]  # "A translator", as cards and pages call its models
-    data_kind: ClassVar[DataKind]  # what it learns from: a reader of clearhead.data
+    data_kind: ClassVar[str]  # what it learns from: a reader of clearhead.data
     model_type: ClassVar[type[Section]]  # the `model` section of its configuration
     predictor: ClassVar[type[Predictor]]  # what `clearhead.load` returns
     sizes: ClassVar[Mapping[str, Mapping[str, int]]] = SIZES  # --size -> values of the `model` section
@@ -198,20 +197,19 @@ def device_of(model: nn.Module) -> torch.device:
 # --- data and tokenizer, as most tasks get them ---
 
 
-def read_dataset(config: AnyConfig, kind: DataKind, workspace: Workspace) -> AnyDataset:
+def read_dataset(config: AnyConfig, kind: str, workspace: Workspace) -> AnyDataset:
     """The data of a run, split; data of another kind is refused, but every kind can be read as text."""
     data = config.data
-    places = located(data.path, Reading(data.encoding, data.source, data.target))
-    known = kind if data.kind or data.path == BUILTIN else None
-    found = [kind_of(place, known) for place in places]
-    if kind != "text" and not (data.source or data.target) and found[0].kind != kind:
+    sources = resolve(data.path, ReadOptions(data.encoding, data.source, data.target))
+    chosen = chosen_reader(data.kind, kind, sources)
+    found = [detect(source, chosen) for source in sources]
+    if kind != "text" and not (data.source or data.target) and find_reader(found[0].kind).example_kind != kind:
         raise DataError(
             f"looks like {found[0].kind} ({found[0].reason}), and {config.task} needs {kind}; "
             f"if it is {kind} all the same, say data.kind={kind}",
-            path=only(places).name,
+            path=only(sources).name,
         )
-    share = 0 if workspace.whole else data.validation
-    dataset = read_places(places, [each.kind for each in found], kind, share)
+    dataset = read_sources(sources, found, kind, 0 if workspace.whole else data.validation)
     if not workspace.whole:
         return dataset
     held_out = list(dataset.validation)
