@@ -31,10 +31,10 @@ def network(tokenizer: Tokenizer) -> torch.nn.Module:
 
 
 def make(network: torch.nn.Module, tokenizer: Tokenizer, longest: int = 97, **settings: object) -> Translator:
-    return Translator(Engines(network), tokenizer, longest, longest, Settings.of(**settings))
+    return Translator(Engines(network), tokenizer, longest, longest, Settings.create(**settings))
 
 
-@pytest.mark.parametrize("settings", [{}, {"beams": 3, "n_best": 2}])
+@pytest.mark.parametrize("settings", [{}, {"beam_width": 3, "n_best": 2}])
 def test_a_stream_is_each_text_alone(network: torch.nn.Module, tokenizer: Tokenizer, settings: dict[str, int]) -> None:
     several = make(network, tokenizer, **settings)
     found = list(several.stream(iter(LINES), largest=3))

@@ -24,7 +24,7 @@ import torch
 
 from clearhead.bundled import FOLDER, find
 from clearhead.config import Config, TextModel
-from clearhead.decode import Prompts, Settings, Special, pieces, steps, write
+from clearhead.decode import Prompts, Settings, SpecialTokens, generate, stream_tokens, text_pieces
 from clearhead.engines.choose import MANY, Engines
 from clearhead.errors import ConfigError, RunError
 from clearhead.files import cache_folder
@@ -91,13 +91,13 @@ class Model:
     def translate(self, text: str | Sequence[str], beams: int = 4, **settings: Any) -> Any:
         """The likeliest translation that a beam search finds; the settings are those of `clearhead.decode.Settings`."""
         texts = [text] if isinstance(text, str) else text
-        written = [found[0].text for found in self.translator(beams=beams, **settings).window(texts)]
+        written = [found[0].text for found in self.translator(beam_width=beams, **settings).window(texts)]
         return written[0] if isinstance(text, str) else written
 
     def translator(self, on_note: Callable[[str], None] = lambda _note: None, **settings: Any) -> Translator:
         """For more than one good translation of a text, with scores, or for more texts than memory holds."""
         self._must("translate")
-        chosen, longest = Settings.of(**settings), self.config.data.max_length - 1
+        chosen, longest = Settings.create(**settings), self.config.data.max_length - 1
         self.engines.on_note = on_note
         return Translator(
             self.engines, self.tokenizer, self.meta.p99_source_length or longest, longest, chosen, on_note
@@ -120,10 +120,10 @@ class Model:
         only, as many as it was trained with, or as `cache` says.
         """
         self._must("generate")
-        chosen = Settings.of(**{"longest": max_tokens, "temperature": 1.0, **settings})
+        chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": 1.0, **settings})
         ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
         window = self.window(len(ids) + max_tokens, cache)
-        said = pieces(self._tokens(ids, chosen, window), self.tokenizer.decode, before=ids, stops=stops)
+        said = text_pieces(self._tokens(ids, chosen, window), self.tokenizer.decode, before=ids, stops=stops)
         return said if stream else prompt + "".join(said)
 
     def window(self, tokens: int, cache: int | None = None) -> int | None:
@@ -146,18 +146,18 @@ class Model:
         if self.engines.wanted == "ct2" and not self.engines.changed:
             yield from self.engines.ct2(self._special).generate(ids, settings)
             return
-        prompts, model = Prompts([ids]), self.engines.stepper(settings.longest // LONG * MANY, settings)
+        prompts, model = Prompts([ids]), self.engines.stepper(settings.max_tokens // LONG * MANY, settings)
         state = model.start() if window is None else model.start(window=window)
-        if settings.beams > 1:  # known only when all is written
-            [found] = write(model, state, prompts, settings)
+        if settings.beam_width > 1:  # known only when all is written
+            [found] = generate(model, state, prompts, settings)
             yield from found[0].ids
             return
-        for step in steps(model, state, prompts, settings):
+        for step in stream_tokens(model, state, prompts, settings):
             yield from (token.id for token in step)
 
     @property
-    def _special(self) -> Special:
-        return Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+    def _special(self) -> SpecialTokens:
+        return SpecialTokens(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
 
     def classify(self, item: Any) -> Any:
         """The label of a text, of an image (pixels, Pillow image or path), or of each in a list."""
@@ -197,8 +197,8 @@ class Model:
         vocabulary = self.tokenizer
         with torch.inference_mode():
             state = self.network.start(self._image(image))
-        settings = Settings(longest=self.config.data.max_length)
-        [[written]] = write(self.network, state, Prompts([[vocabulary.start]], vocabulary.stop), settings)
+        settings = Settings(max_tokens=self.config.data.max_length)
+        [[written]] = generate(self.network, state, Prompts([[vocabulary.start]], vocabulary.stop), settings)
         return vocabulary.decode(written.ids)
 
     def tag(self, text: str) -> list[tuple[str, str]]:

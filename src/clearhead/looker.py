@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.errors import ProbeError
 from clearhead.look.beams import BeamTree, beam_tree
 from clearhead.look.look import Look
@@ -36,7 +36,7 @@ class Given:
 
     def settings(self, **settings: Any) -> Settings:
         """How it writes, where nothing else is said."""
-        return Settings.of(**{"longest": self.longest, "beams": self.beams, **settings})
+        return Settings.create(**{"max_tokens": self.longest, "beam_width": self.beams, **settings})
 
 
 class Looker:
@@ -80,7 +80,7 @@ class Looker:
         if task not in self.writers or self._masked:
             raise ProbeError(f"{self.model.name} is a model for {task}: it does not write, so it has no beams")
         given = self.writers[task](item)
-        chosen, start = given.settings(**{"beams": beams, **settings}), given.beginning
+        chosen, start = given.settings(**{"beam_width": beams, **settings}), given.beginning
         text = given.about.text
         return beam_tree(self.model.network, start.sources, start.prompt, start.stop, chosen, self.words, text)
 
@@ -118,7 +118,7 @@ class Looker:
         network, start = self.model.network, given.beginning
         with torch.inference_mode():
             state = network.start(*start.sources)
-        [[best, *_]] = write(network, state, Prompts([start.prompt], start.stop), given.settings(**settings))
+        [[best, *_]] = generate(network, state, Prompts([start.prompt], start.stop), given.settings(**settings))
         return best.ids
 
     def written(self, given: Given, ids: Sequence[int]) -> Look:

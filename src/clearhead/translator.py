@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from clearhead.decode import Hypothesis, Settings, Special
+from clearhead.decode import Hypothesis, Settings, SpecialTokens
 from clearhead.text import Tokenizer
 from clearhead.text.sentences import cut
 
@@ -32,8 +32,8 @@ def growing(things: Iterable[T], largest: int = LARGEST) -> Iterator[list[T]]:
 class Writer(Protocol):
     """Whatever writes a text for each source: an engine."""
 
-    def write_all(
-        self, sources: Sequence[Sequence[int]], special: Special, settings: Settings
+    def generate_batch(
+        self, sources: Sequence[Sequence[int]], special: SpecialTokens, settings: Settings
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, the best first."""
         ...
@@ -70,16 +70,16 @@ class Translator:
         special = self.special
         whole = self.tokenizer.encode_batch([text.strip() for text in texts])
         parts = [self._parts(text, ids, first + i) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))]
-        found = iter(self.writer.write_all([ids for each in parts for ids in each], special, self.settings))
+        found = iter(self.writer.generate_batch([ids for each in parts for ids in each], special, self.settings))
         return [
             self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
             for text, each in zip(texts, parts, strict=True)
         ]
 
     @property
-    def special(self) -> Special:
+    def special(self) -> SpecialTokens:
         """The tokens that have a meaning of their own."""
-        return Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+        return SpecialTokens(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
 
     def _parts(self, text: str, ids: list[int], number: int) -> list[list[int]]:
         """The ids of a text, in parts that are short enough; none if there is nothing that could be translated."""

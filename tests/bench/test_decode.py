@@ -189,8 +189,10 @@ def test_the_engines_translate_real_text_alike(tmp_path: Path) -> None:
     model = decode.load(decode.TEXT_MODEL)
     sources = decode.held_out(model, 23)
     assert len(sources) == 23
-    settings = decode.Settings(beams=decode.BEAMS)
-    ours = decode.write_all(model.network, sources, decode.special_of(model), settings)
-    theirs = decode.copied(model, tmp_path / "ct2", sources[:3]).write_all(sources, decode.special_of(model), settings)
+    settings = decode.Settings(beam_width=decode.BEAMS)
+    ours = decode.generate_batch(model.network, sources, decode.special_of(model), settings)
+    theirs = decode.copied(model, tmp_path / "ct2", sources[:3]).generate_batch(
+        sources, decode.special_of(model), settings
+    )
     same = sum(own[0].ids == other[0].ids for own, other in zip(ours, theirs, strict=True))
     assert same == 23

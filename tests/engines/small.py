@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from clearhead import config
-from clearhead.decode import Settings, Special, write_all
+from clearhead.decode import Settings, SpecialTokens, generate_batch
 from clearhead.engines.compiled import Compiled
 from clearhead.engines.compiler import native
 from clearhead.models.build import Sizes, build
@@ -67,12 +67,12 @@ def assert_same_steps(network: Any, fast: Any, task: str, near: float) -> None:
         rows = len(order)
 
 
-def assert_same_texts(network: Any, fast: Any, beams: int, rows: int, near: float, streams: int = 1) -> None:
+def assert_same_texts(network: Any, fast: Any, beams: int, rows: int, near: float, threads: int = 1) -> None:
     """All hypotheses of a search, and their scores."""
-    chosen = Settings(beams=beams, n_best=beams, longest=13, scored=True)
+    chosen = Settings(beam_width=beams, n_best=beams, max_tokens=13, return_logprobs=True)
     asked = [[int(x) for x in row if x] for row in sources(rows)]
-    slow = write_all(network, asked, Special(0, 1, 2), chosen)
-    for one, other in zip(slow, write_all(fast, asked, Special(0, 1, 2), chosen, 2, streams), strict=True):
+    slow = generate_batch(network, asked, SpecialTokens(0, 1, 2), chosen)
+    for one, other in zip(slow, generate_batch(fast, asked, SpecialTokens(0, 1, 2), chosen, 2, threads), strict=True):
         assert [each.ids for each in one] == [each.ids for each in other]
         assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=near)
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from clearhead import config
-from clearhead.decode import Settings, Special
+from clearhead.decode import Settings, SpecialTokens
 from clearhead.engines import choose
 from clearhead.engines.choose import MANY, Engines
 from clearhead.engines.compiled import Compiled
@@ -18,7 +18,7 @@ from clearhead.look.interventions import heads_off, positions_off, scale_off
 from clearhead.models.build import Sizes, build
 
 needs_compiler = pytest.mark.skipif(native() is None, reason="no C compiler (cc, gcc or clang) on this machine")
-SPECIAL = Special(pad=0, start=1, stop=2)
+SPECIAL = SpecialTokens(pad=0, start=1, stop=2)
 
 
 def make(*parts: str) -> nn.Module:
@@ -63,7 +63,7 @@ def test_where_nothing_can_be_compiled_torch_does_it(monkeypatch: pytest.MonkeyP
 def test_what_must_not_be_compiled_is_not() -> None:
     network = make()
     assert isinstance(Engines(network, "torch").stepper(MANY), Flat)
-    assert Engines(network).stepper(MANY, Settings(beams=2, coverage_penalty=0.5)) is network
+    assert Engines(network).stepper(MANY, Settings(beam_width=2, coverage_penalty=0.5)) is network
     rnn = make("model.architecture=rnn")
     assert Engines(rnn).stepper(MANY) is rnn
     with pytest.raises(EngineError, match="cannot run this model: it is no Transformer that writes; use"):
@@ -83,7 +83,7 @@ def test_the_loss_of_int8_is_said_once_for_few_and_once_for_many() -> None:
     engines = Engines(make(), int8=True, on_note=said.append)
     asked = [[5 + row % 13, 7, 9 + row % 11] for row in range(40)]
     for texts in (asked[:1], asked[:1], asked, asked):
-        found = engines.write_all(texts, SPECIAL, Settings(longest=5))
+        found = engines.generate_batch(texts, SPECIAL, Settings(max_tokens=5))
         assert len(found) == len(texts)
     assert len(said) == 2
     assert said[0].startswith("int8 weights: ")
@@ -93,7 +93,7 @@ def test_the_loss_of_int8_is_said_once_for_few_and_once_for_many() -> None:
 
 def test_a_run_folder_is_not_needed(tmp_path: Path) -> None:
     engines = Engines(make(), folder=tmp_path / "ct2")
-    assert engines.write_all([], SPECIAL, Settings()) == []
+    assert engines.generate_batch([], SPECIAL, Settings()) == []
     assert not (tmp_path / "ct2").exists()
 
 

@@ -20,7 +20,7 @@ from tests.engines.small import (
     sources,
 )
 
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.engines import compiled
 from clearhead.engines.compiled import reasons_against
 from clearhead.engines.compiler import native
@@ -46,7 +46,7 @@ def test_native_steps_equal_the_models(task: str, positions: str, parts: Sequenc
 )
 def test_the_same_texts_are_found(positions: str, parts: Sequence[str], beams: int, rows: int, seed: int) -> None:
     network = make("translate", f"model.positions={positions}", *parts, seed=seed)
-    assert_same_texts(network, native_of(network), beams, rows, near=1e-3, streams=2)
+    assert_same_texts(network, native_of(network), beams, rows, near=1e-3, threads=2)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -96,9 +96,9 @@ def test_a_long_prompt_is_read_in_parts_of_any_size(monkeypatch: pytest.MonkeyPa
     prompt = [(11 * place) % VOCABULARY for place in range(41)]
     texts = []
     for chunk in (1, 7, 512):
-        monkeypatch.setattr("clearhead.decode.stepper.CHUNK", chunk)
+        monkeypatch.setattr("clearhead.decode.stepper.PART", chunk)
         for each in (network, model):
-            [[found]] = write(each, each.start(), Prompts([prompt]), Settings(longest=9))  # type: ignore[operator, arg-type]
+            [[found]] = generate(each, each.start(), Prompts([prompt]), Settings(max_tokens=9))  # type: ignore[operator, arg-type]
             texts.append(found.ids)
     assert len({tuple(text) for text in texts}) == 1
 

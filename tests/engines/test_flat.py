@@ -19,7 +19,7 @@ from tests.engines.small import (
     sources,
 )
 
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.decode.stepper import rank
 from clearhead.engines import flat
 from clearhead.engines.choose import Engines
@@ -99,7 +99,7 @@ def test_what_has_parts_of_its_own_stays_as_it_is() -> None:
     assert not can_be_flat(own)
     assert isinstance(Engines(usual, "torch").stepper(), Flat)
     assert Engines(own, "torch").stepper() is own
-    assert Engines(usual, "torch").stepper(settings=Settings(beams=2, coverage_penalty=0.1)) is usual
+    assert Engines(usual, "torch").stepper(settings=Settings(beam_width=2, coverage_penalty=0.1)) is usual
 
 
 def test_without_torchscript_it_is_the_same_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,9 +134,10 @@ def test_greedy_texts_in_torchscript_are_those_that_are_defined(
     length = data.draw(st.integers(1, 4))
     prompts = Prompts([[(3 * row + 5 * place) % 37 for place in range(length)] for row in range(rows)], stop, limits)
     given = [sources(rows)] if task == "translate" else []
-    found = fast.search(fast.start(*given), prompts, Settings())
-    assert found is not None
-    assert found == write(network, network.start(*given), prompts, Settings())  # type: ignore[operator, arg-type]
+    state = fast.start(*given)
+    assert fast.can_search(state, prompts, Settings())
+    found = fast.search(state, prompts, Settings())
+    assert found == generate(network, network.start(*given), prompts, Settings())  # type: ignore[operator, arg-type]
 
 
 @pytest.mark.parametrize(
@@ -145,27 +146,27 @@ def test_greedy_texts_in_torchscript_are_those_that_are_defined(
         ("model.positions=rotary", {}),
         ("model.positions=alibi", {}),
         ("model.window=3", {}),
-        ("model.bias=true", {"beams": 2}),
-        ("model.bias=true", {"scored": True}),
+        ("model.bias=true", {"beam_width": 2}),
+        ("model.bias=true", {"return_logprobs": True}),
         ("model.bias=true", {"temperature": 1.0, "seed": 1}),
-        ("model.bias=true", {"banned": (5,)}),
+        ("model.bias=true", {"banned_tokens": (5,)}),
     ],
 )
 def test_what_is_more_than_greedy_is_left_to_python(part: str, asked: dict[str, Any]) -> None:
     network = make("translate", part).double()
     fast, prompts = Flat(network, many=True), Prompts([[1], [1]], 2, [9, 9])  # type: ignore[arg-type]
     chosen = Settings(**asked)
-    assert fast.search(fast.start(sources(2)), prompts, chosen) is None
-    found, expected = (write(each, each.start(sources(2)), prompts, chosen) for each in (fast, network))  # type: ignore[operator, arg-type]
+    assert not fast.can_search(fast.start(sources(2)), prompts, chosen)
+    found, expected = (generate(each, each.start(sources(2)), prompts, chosen) for each in (fast, network))  # type: ignore[operator, arg-type]
     assert [row[0].ids for row in found] == [row[0].ids for row in expected]
 
 
 def test_rows_about_one_sentence_and_prompts_of_unequal_length_are_left_to_python() -> None:
     fast = Flat(make("translate").double(), many=True)  # type: ignore[arg-type]
     both = fast.reorder(fast.start(sources(2)), torch.tensor([1, 1]))
-    assert fast.search(both, Prompts([[1], [1]]), Settings()) is None
-    assert fast.search(fast.start(sources(2)), Prompts([[1], [1, 3]]), Settings()) is None
-    assert fast.search(fast.start(sources(2)), Prompts([[1], [1]], longest=[0, 3]), Settings()) is None
-    too_long = Prompts([[1]], longest=[100])
+    assert not fast.can_search(both, Prompts([[1], [1]]), Settings())
+    assert not fast.can_search(fast.start(sources(2)), Prompts([[1], [1, 3]]), Settings())
+    assert not fast.can_search(fast.start(sources(2)), Prompts([[1], [1]], max_tokens=[0, 3]), Settings())
+    too_long = Prompts([[1]], max_tokens=[100])
     learned = Flat(make("translate", "model.positions=learned"), many=True)  # type: ignore[arg-type]
-    assert learned.search(learned.start(sources(1)), too_long, Settings()) is None
+    assert not learned.can_search(learned.start(sources(1)), too_long, Settings())

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from clearhead.config import CONFIGS
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.errors import ConfigError, ProbeError
 from clearhead.look.look import Look
 from clearhead.look.see import About, Example, computed, see, wanted
@@ -44,8 +44,8 @@ WRITERS: list[tuple[Any, dict[str, Any]]] = [
 WAYS: list[dict[str, Any]] = [
     {},
     {"temperature": 1.0, "seed": 5},
-    {"beams": 3},
-    {"beams": 4, "groups": 2, "diversity": 0.4, "no_repeat": 2},
+    {"beam_width": 3},
+    {"beam_width": 4, "beam_groups": 2, "diversity_penalty": 0.4, "no_repeat_ngram": 2},
 ]
 every_writer = pytest.mark.parametrize(("task", "parts"), WRITERS, ids=str)
 every_way = pytest.mark.parametrize("way", WAYS, ids=str)
@@ -126,7 +126,7 @@ def assert_same_look(found: Look, expected: Look) -> None:
 @one_or_many_beams
 def test_looking_while_writing_is_looking_at_what_was_written(task: str, parts: dict[str, Any], way: dict) -> None:
     network, beginning = network_of(task, parts), beginning_of(task, parts)
-    found = look_while_writing(network, beginning, Settings(longest=LONGEST, **way), Letters(), about(task))
+    found = look_while_writing(network, beginning, Settings(max_tokens=LONGEST, **way), Letters(), about(task))
     ids = [int(token) for token in found.output.split()]
     [read] = found.inputs[-1].tolist()
     assert read[: len(beginning.prompt)] == beginning.prompt
@@ -144,10 +144,10 @@ def test_looking_while_writing_is_looking_at_what_was_written(task: str, parts: 
 
 @every_way
 def test_the_text_is_the_one_that_is_found_without_looking(way: dict[str, Any]) -> None:
-    network, settings = network_of("translate", {}).eval(), Settings(longest=LONGEST, **way)
+    network, settings = network_of("translate", {}).eval(), Settings(max_tokens=LONGEST, **way)
     beginning = beginning_of("translate", {})
     found = look_while_writing(network, beginning, settings, Letters(), about("translate"))
-    [[best, *_]] = write(network, network.start(*beginning.sources), Prompts([[START]], STOP), settings)
+    [[best, *_]] = generate(network, network.start(*beginning.sources), Prompts([[START]], STOP), settings)
     assert found.output == Letters().decode(best.ids)
 
 
@@ -157,9 +157,9 @@ def test_rows_that_end_and_beams_that_change_places_take_it_along(task: str, par
     network = network_of(task, parts, seed=1).eval()
     rows = B if sources_of(task, B) else 1
     prompts = Prompts([[START], [START, 9, 5], [START, 7]][:rows], STOP)
-    settings = Settings(**{"longest": LONGEST, "scored": True, "n_best": way.get("beams", 1), **way})
+    settings = Settings(**{"max_tokens": LONGEST, "return_logprobs": True, "n_best": way.get("beams", 1), **way})
     with watching(network) as watched:
-        found = write(watched, watched.start(*sources_of(task, B)), prompts, settings)
+        found = generate(watched, watched.start(*sources_of(task, B)), prompts, settings)
     compared = 0
     for row, hypotheses in enumerate(found):
         source = tuple(each[row : row + 1] for each in sources_of(task, B))
@@ -189,14 +189,14 @@ def test_beams_do_change_places_and_rows_do_end() -> None:
 
     watched = Noting(network, {})
     prompts = Prompts([[START], [START, 9, 5], [START, 7]], STOP)
-    write(watched, watched.start(*sources_of("translate", B)), prompts, Settings(longest=LONGEST, beams=3))
+    generate(watched, watched.start(*sources_of("translate", B)), prompts, Settings(max_tokens=LONGEST, beam_width=3))
     assert any(sorted(rows) != rows or len(set(rows)) < len(rows) for rows in moves[1:])
     assert len(set(counts[1:])) > 1
 
 
 def test_the_words_at_the_edges() -> None:
     network, beginning = network_of("translate", {}), beginning_of("translate", {})
-    settings = Settings(longest=4, forced=(7, 8), banned=(STOP,))
+    settings = Settings(max_tokens=4, prefix_tokens=(7, 8), banned_tokens=(STOP,))
     look = look_while_writing(network, beginning, settings, Letters(), about("translate"))
     assert look.output.split()[:2] == ["7", "8"]
     assert look.tokens["decoder"] == [str(START), *look.output.split()[:-1]]
@@ -208,7 +208,7 @@ def test_the_words_at_the_edges() -> None:
 
 def test_a_text_of_one_token() -> None:
     network, beginning = network_of("lm", {}), Beginning([9])
-    look = look_while_writing(network, beginning, Settings(longest=1), Letters(), about("lm"))
+    look = look_while_writing(network, beginning, Settings(max_tokens=1), Letters(), about("lm"))
     assert look.tokens == {"decoder": ["9"]}
     assert_close(look.weights["decoder.self"][1], torch.ones(2, 1, 1).double())
     assert look.logits is not None
@@ -216,7 +216,9 @@ def test_a_text_of_one_token() -> None:
 
 
 def test_the_tensors_can_be_used_in_training() -> None:
-    look = look_while_writing(network_of("lm", {}), beginning_of("lm", {}), Settings(longest=3), Letters(), about("lm"))
+    look = look_while_writing(
+        network_of("lm", {}), beginning_of("lm", {}), Settings(max_tokens=3), Letters(), about("lm")
+    )
     scale = torch.ones(1, requires_grad=True)
     (scale * look.weights["decoder.self"][0]).sum().backward()
     assert scale.grad is not None
@@ -226,17 +228,19 @@ def test_the_tensors_can_be_used_in_training() -> None:
 
 def test_what_cannot_be_written_is_one_sentence() -> None:
     network, beginning = network_of("lm", {}), beginning_of("lm", {})
-    with pytest.raises(ProbeError, match=r"^longest=0 leaves no room for a token, so there is no writing to look at$"):
-        look_while_writing(network, beginning, Settings(longest=0), Letters(), about("lm"))
+    with pytest.raises(
+        ProbeError, match=r"^max_tokens=0 leaves no room for a token, so there is no writing to look at$"
+    ):
+        look_while_writing(network, beginning, Settings(max_tokens=0), Letters(), about("lm"))
     with pytest.raises(ConfigError, match=r"^a prompt has no token; begin it with the start token$"):
-        look_while_writing(network, Beginning([]), Settings(longest=2), Letters(), about("lm"))
-    with pytest.raises(ConfigError, match=r"^beams=0 must be 1 or more$"):
-        look_while_writing(network, beginning, Settings(beams=0), Letters(), about("lm"))
+        look_while_writing(network, Beginning([]), Settings(max_tokens=2), Letters(), about("lm"))
+    with pytest.raises(ConfigError, match=r"^beam_width=0 must be 1 or more$"):
+        look_while_writing(network, beginning, Settings(beam_width=0), Letters(), about("lm"))
 
 
 def test_hooks_are_gone_whatever_happens() -> None:
     network = network_of("lm", {})
     with pytest.raises(IndexError):
-        look_while_writing(network, Beginning([V]), Settings(longest=2), Letters(), about("lm"))
+        look_while_writing(network, Beginning([V]), Settings(max_tokens=2), Letters(), about("lm"))
     assert not any(part._forward_hooks for part in network.modules())
     assert network.training

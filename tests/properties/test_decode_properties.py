@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clearhead.config import CONFIGS, ContextName, PositionName, Task, TokenizerKind
-from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, pieces, steps, write
+from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, generate, stream_tokens, text_pieces
 from clearhead.models.build import Sizes, build
 from clearhead.text import Tokenizer
 
@@ -77,13 +77,15 @@ class Case:
             return ()
         return (torch.nn.utils.rnn.pad_sequence([self.sources[row] for row in rows], batch_first=True),)
 
-    def write(self, how: Settings, rows: list[int] | None = None, model: Sharp | None = None) -> list[list[Hypothesis]]:
+    def generate(
+        self, how: Settings, rows: list[int] | None = None, model: Sharp | None = None
+    ) -> list[list[Hypothesis]]:
         rows = self.rows if rows is None else rows
         model = Sharp(self.model) if model is None else model
-        return write(model, model.start(*self.read(rows)), self.batch(rows), how)
+        return generate(model, model.start(*self.read(rows)), self.batch(rows), how)
 
     def batch(self, rows: list[int]) -> Prompts:
-        return Prompts([self.prompts[row] for row in rows], STOP, numbers=rows)
+        return Prompts([self.prompts[row] for row in rows], STOP, row_seeds=rows)
 
 
 @st.composite
@@ -103,13 +105,13 @@ def cases(draw: st.DrawFn, which: System) -> Case:
 
 RULES = st.fixed_dictionaries(
     {
-        "longest": st.integers(1, 8),
-        "no_repeat": st.sampled_from([0, 0, 2]),
+        "max_tokens": st.integers(1, 8),
+        "no_repeat_ngram": st.sampled_from([0, 0, 2]),
         "repetition_penalty": st.sampled_from([1.0, 1.0, 1.4]),
-        "banned": st.sampled_from([(), (7, 3)]),
-        "forced": st.sampled_from([(), (), (5,), (2, 12)]),
+        "banned_tokens": st.sampled_from([(), (7, 3)]),
+        "prefix_tokens": st.sampled_from([(), (), (5,), (2, 12)]),
         "length_penalty": st.sampled_from([0.0, 0.7, 1.0]),
-        "scored": st.just(True),
+        "return_logprobs": st.just(True),
     }
 )
 DRAWING = st.fixed_dictionaries(
@@ -123,9 +125,9 @@ DRAWING = st.fixed_dictionaries(
 )
 SEARCHING = st.sampled_from(
     [
-        {"beams": 2},
-        {"beams": 3, "n_best": 3},
-        {"beams": 4, "n_best": 2, "groups": 2, "diversity": 0.5},
+        {"beam_width": 2},
+        {"beam_width": 3, "n_best": 3},
+        {"beam_width": 4, "n_best": 2, "beam_groups": 2, "diversity_penalty": 0.5},
     ]
 )
 one_by_one = st.builds(lambda rules, how: Settings(**rules, **how), RULES, DRAWING)
@@ -190,7 +192,7 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
     assert [[each.ids for each in row] for row in found] == [[each.ids for each in row] for row in wanted]
     for each, other in zip(chain(*found), chain(*wanted), strict=True):
         assert each.score == pytest.approx(other.score, abs=1e-9)
-        assert each.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-9)
+        assert each.logprobs == pytest.approx(other.logprobs, abs=1e-9)
 
 
 @every_system
@@ -198,7 +200,7 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
 @given(data=st.data(), how=any_way)
 def test_cached_is_uncached(which: System, data: st.DataObject, how: Settings) -> None:
     case = data.draw(cases(which))
-    assert_same(case.write(how), case.write(how, model=Uncached(case.model)))
+    assert_same(case.generate(how), case.generate(how, model=Uncached(case.model)))
 
 
 @every_system
@@ -206,7 +208,7 @@ def test_cached_is_uncached(which: System, data: st.DataObject, how: Settings) -
 @given(data=st.data(), how=any_way)
 def test_batched_is_one_by_one(which: System, data: st.DataObject, how: Settings) -> None:
     case = data.draw(cases(which))
-    assert_same(case.write(how), [case.write(how, [row])[0] for row in case.rows])
+    assert_same(case.generate(how), [case.generate(how, [row])[0] for row in case.rows])
 
 
 @every_system
@@ -215,7 +217,7 @@ def test_batched_is_one_by_one(which: System, data: st.DataObject, how: Settings
 def test_one_beam_is_greedy(which: System, data: st.DataObject, rules: dict[str, Any]) -> None:
     case, how = data.draw(cases(which)), Settings(**rules)
     model, batch = Sharp(case.model), case.batch(case.rows)
-    assert_same(beam_search(model, model.start(*case.read(case.rows)), batch, how), case.write(how))
+    assert_same(beam_search(model, model.start(*case.read(case.rows)), batch, how), case.generate(how))
 
 
 @every_system
@@ -224,10 +226,10 @@ def test_one_beam_is_greedy(which: System, data: st.DataObject, rules: dict[str,
 def test_streamed_is_whole(which: System, data: st.DataObject, how: Settings) -> None:
     case = data.draw(cases(which))
     model, streamed = Sharp(case.model), [[] for _ in case.rows]
-    for step in steps(model, model.start(*case.read(case.rows)), case.batch(case.rows), how):
+    for step in stream_tokens(model, model.start(*case.read(case.rows)), case.batch(case.rows), how):
         for token in step:
-            streamed[token.row].append(token.id)
-    assert streamed == [found.ids for (found,) in case.write(how)]
+            streamed[token.row.index].append(token.id)
+    assert streamed == [found.ids for (found,) in case.generate(how)]
 
 
 @every_system
@@ -235,12 +237,12 @@ def test_streamed_is_whole(which: System, data: st.DataObject, how: Settings) ->
 @given(data=st.data(), how=one_by_one)
 def test_compacted_is_never_compacted(which: System, data: st.DataObject, how: Settings) -> None:
     case = data.draw(cases(which))
-    assert_same(case.write(how), case.write(how, model=Standing(case.model)))
+    assert_same(case.generate(how), case.generate(how, model=Standing(case.model)))
 
 
 def test_texts_end_and_rows_leave_in_these_tests() -> None:
     case = Case(system("lm", positions="rotary").built(0), None, [[token] for token in range(2, V)])
-    lengths = {len(found.ids) for (found,) in case.write(Settings(longest=8, temperature=1.5, seed=1))}
+    lengths = {len(found.ids) for (found,) in case.generate(Settings(max_tokens=8, temperature=1.5, seed=1))}
     assert len(lengths) > 3
 
 
@@ -257,9 +259,9 @@ def tokenizer(kind: TokenizerKind) -> Tokenizer:
 def test_streamed_text_is_the_whole_text(kind: TokenizerKind, data: st.DataObject) -> None:
     vocabulary = tokenizer(kind)
     ids = data.draw(st.lists(st.integers(0, len(vocabulary) - 1), min_size=1, max_size=150))
-    assert "".join(pieces(ids, vocabulary.decode)) == vocabulary.decode(ids)
+    assert "".join(text_pieces(ids, vocabulary.decode)) == vocabulary.decode(ids)
     prompt, text = vocabulary.encode("the fox"), vocabulary.decode(ids)
     whole = vocabulary.decode(prompt + ids)[len(vocabulary.decode(prompt)) :]
-    assert "".join(pieces(ids, vocabulary.decode, before=prompt)) == whole
+    assert "".join(text_pieces(ids, vocabulary.decode, before=prompt)) == whole
     if stop := text[len(text) // 2 : len(text) // 2 + 3]:
-        assert "".join(pieces(ids, vocabulary.decode, stops=[stop])) == text[: text.index(stop)]
+        assert "".join(text_pieces(ids, vocabulary.decode, stops=[stop])) == text[: text.index(stop)]

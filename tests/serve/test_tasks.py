@@ -43,7 +43,7 @@ def test_the_settings_of_a_search_count(client: TestClient, model: Of) -> None:
     found = post(client, "/translate", model="translator", text=text, beams=1)
     assert found["translation"] == model("translator").translate(text, beams=1)
     sentence = post(client, "/translate", 400, model="translator", text=text, beams=2, n_best=3)
-    assert sentence == "n_best=3 hypotheses need as many beams, and beams=2"
+    assert sentence == "n_best=3 needs at least as many beams, and beam_width=2"
 
 
 def test_a_text_is_classified(client: TestClient, model: Of) -> None:

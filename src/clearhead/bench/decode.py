@@ -30,7 +30,7 @@ from clearhead.bench.marian import marian, translate
 from clearhead.bench.measure import MakeTurn, Turn, side_by_side_apart
 from clearhead.config import TranslateModel
 from clearhead.data import read
-from clearhead.decode import Prompts, Settings, Special, write, write_all
+from clearhead.decode import Prompts, Settings, SpecialTokens, generate, generate_batch
 from clearhead.engines.compiled import Compiled
 from clearhead.engines.compiler import native
 from clearhead.engines.ct2 import PATIENCE, Ct2, open_ct2
@@ -43,7 +43,7 @@ from clearhead.models.seq2seq import Seq2Seq
 SOURCE, STEPS = 20, 30  # tokens, the stop of the source included
 THREADS = (1, 2)
 TRIES = 2  # of each setting, before the fastest stays
-SPECIAL = Special(pad=0, start=2, stop=3)
+SPECIAL = SpecialTokens(pad=0, start=2, stop=3)
 
 TEXT_MODEL, SENTENCES, BEAMS = "en-es", 1000, 4
 
@@ -200,7 +200,7 @@ def _compiled_int8(network: Seq2Seq) -> Compiled:
 def written(stepper: Any, source: Tensor, beams: int) -> list[list[int]]:
     """What an engine of ours writes about sources (B, S); without a stop token it makes every step."""
     prompts = Prompts([[SPECIAL.start]] * len(source))
-    found = write(stepper, stepper.start(source), prompts, Settings(longest=STEPS, beams=beams))
+    found = generate(stepper, stepper.start(source), prompts, Settings(max_tokens=STEPS, beam_width=beams))
     return [row[0].ids for row in found]
 
 
@@ -293,9 +293,9 @@ def held_out(model: Model, sentences: int) -> list[list[int]]:
     return model.tokenizer.encode_batch([pair.source for pair in islice(pairs, sentences)])
 
 
-def special_of(model: Model) -> Special:
+def special_of(model: Model) -> SpecialTokens:
     """The tokens of a model that have a meaning of their own."""
-    return Special(model.tokenizer.pad, model.tokenizer.start, model.tokenizer.stop)
+    return SpecialTokens(model.tokenizer.pad, model.tokenizer.start, model.tokenizer.stop)
 
 
 def copied(model: Model, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2:
@@ -307,7 +307,9 @@ def copied(model: Model, folder: Path, examples: Sequence[Sequence[int]] = (), i
 def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
     """torch's operations."""
     model = load(TEXT_MODEL)
-    turn = partial(write_all, Flat(model.network, many=True), sources, special_of(model), Settings(beams=BEAMS))
+    turn = partial(
+        generate_batch, Flat(model.network, many=True), sources, special_of(model), Settings(beam_width=BEAMS)
+    )
     return partial(_with_threads, threads, turn)
 
 
@@ -315,7 +317,7 @@ def compiled_text_turn(sources: list[list[int]], int8: bool) -> Turn:
     """Native code, in a stream for each core."""
     model = load(TEXT_MODEL)
     stepper, special = _compiled(model.network, int8), special_of(model)
-    turn = partial(write_all, stepper, sources, special, Settings(beams=BEAMS), streams=cores())
+    turn = partial(generate_batch, stepper, sources, special, Settings(beam_width=BEAMS), threads=cores())
     return partial(_with_threads, 1, turn)
 
 
@@ -324,7 +326,7 @@ def ct2_text_turn(sources: list[list[int]], folder: Path, patience: float, int8:
     model = load(TEXT_MODEL)
     engine = copied(model, folder, int8=int8)
     engine.patience = patience
-    return partial(engine.write_all, sources, special_of(model), Settings(beams=BEAMS))
+    return partial(engine.generate_batch, sources, special_of(model), Settings(beam_width=BEAMS))
 
 
 def text_figures(taken: Taken, sentences: int) -> Iterator[Figure]:

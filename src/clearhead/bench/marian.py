@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.decode import Special
+from clearhead.decode import SpecialTokens
 from clearhead.models.seq2seq import Seq2Seq
 
 # How Marian calls our parts.
@@ -38,7 +38,7 @@ NORMS = {
 }
 
 
-def marian(network: Seq2Seq, special: Special, positions: int) -> Any:
+def marian(network: Seq2Seq, special: SpecialTokens, positions: int) -> Any:
     """A MarianMT that says what the network says, up to so many positions.
 
     The network must be the paper's: tied, with biases, sines added to the tokens, norms after each part and ReLU.

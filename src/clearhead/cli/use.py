@@ -60,14 +60,14 @@ def translate(
     searching = {
         "n_best": n_best,
         "length_penalty": length_penalty,
-        "groups": groups,
-        "diversity": diversity,
+        "beam_groups": groups,
+        "diversity_penalty": diversity,
         "coverage_penalty": coverage_penalty,
     }
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
-    rules = {"no_repeat": no_repeat, "repetition_penalty": repetition_penalty}
+    rules = {"no_repeat_ngram": no_repeat, "repetition_penalty": repetition_penalty}
     chosen = (1 if temperature else max(4, n_best)) if beams is None else beams
-    translator = loaded.translator(notes(), beams=chosen, scored=as_json, **searching, **drawing, **rules)
+    translator = loaded.translator(notes(), beam_width=chosen, return_logprobs=as_json, **searching, **drawing, **rules)
     sources = [text] if text is not None else read_lines()
     if as_json:
         asked = list(sources)
@@ -114,8 +114,8 @@ def generate(
     drawn = (0.0 if beams and beams > 1 else 0.8) if temperature is None else temperature
     settings: dict[str, Any] = {
         "temperature": drawn,
-        "beams": 1 if beams is None else beams,
-        "no_repeat": no_repeat,
+        "beam_width": 1 if beams is None else beams,
+        "no_repeat_ngram": no_repeat,
         "repetition_penalty": repetition_penalty,
         "top_k": top_k,
         "top_p": top_p,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clearhead.decode import Hypothesis, Settings, Special, write_all
+from clearhead.decode import Hypothesis, Settings, SpecialTokens, generate_batch
 from clearhead.engines.compiled import Compiled, reasons_against
 from clearhead.engines.compiler import kept, native
 from clearhead.engines.flat import Flat, flat
@@ -51,22 +51,22 @@ class Engines:
             raise ConfigError("int8 weights need the engine compiled or ct2; the engine torch computes in float32")
         self._made_of = parts_of(self.network)
 
-    def write_all(
-        self, sources: Sequence[Sequence[int]], special: Special, settings: Settings
+    def generate_batch(
+        self, sources: Sequence[Sequence[int]], special: SpecialTokens, settings: Settings
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, the best first."""
         if self.wanted == "ct2" and not self.changed:
-            return self.ct2(special, sources[:SAMPLE]).write_all(sources, special, settings)
+            return self.ct2(special, sources[:SAMPLE]).generate_batch(sources, special, settings)
         stepper = self.stepper(len(sources), settings)
-        streams = cores() if stepper is self._compiled else 1
-        found = write_all(stepper, sources, special, settings, streams=streams)
+        threads = cores() if stepper is self._compiled else 1
+        found = generate_batch(stepper, sources, special, settings, threads=threads)
         if self.int8 and stepper is self._compiled and self._judged < min(SAMPLE, len(sources)):
             self._judged = min(SAMPLE, len(sources))
             judged = slice(self._judged)
             self.on_note(str(loss_of_int8(self.network, sources[judged], found[judged], special, settings)))
         return found
 
-    def ct2(self, special: Special, examples: Sequence[Sequence[int]] = ()) -> Ct2:
+    def ct2(self, special: SpecialTokens, examples: Sequence[Sequence[int]] = ()) -> Ct2:
         """CTranslate2 with this network; the first time it is converted, and checked on some examples."""
         from clearhead.engines.ct2 import open_ct2
 
@@ -151,11 +151,13 @@ def loss_of_int8(
     network: Any,
     sources: Sequence[Sequence[int]],
     found: Sequence[Sequence[Hypothesis]],
-    special: Special,
+    special: SpecialTokens,
     settings: Settings,
 ) -> Loss:
     """Write some texts again in float32, and let the network in float32 judge both."""
-    both = [(a[0].ids, b[0].ids) for a, b in zip(found, write_all(network, sources, special, settings), strict=True)]
+    both = [
+        (a[0].ids, b[0].ids) for a, b in zip(found, generate_batch(network, sources, special, settings), strict=True)
+    ]
     lower = [
         _log_probability(network, source, b, special) - _log_probability(network, source, a, special)
         for source, (a, b) in zip(sources, both, strict=True)
@@ -164,7 +166,7 @@ def loss_of_int8(
 
 
 @torch.inference_mode()
-def _log_probability(network: Any, source: Sequence[int], target: Sequence[int], special: Special) -> float:
+def _log_probability(network: Any, source: Sequence[int], target: Sequence[int], special: SpecialTokens) -> float:
     """Of a token of the target on average, its stop included."""
     written = torch.tensor([*target, special.stop])
     logits = network(torch.tensor([[*source, special.stop]]), torch.tensor([[special.start, *target]]))[0]

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.decode.hypothesis import Hypothesis
-from clearhead.decode.plan import Prompts
+from clearhead.decode.rows import Hypothesis, Prompts
 from clearhead.decode.settings import Settings
 from clearhead.engines.layout import (
     CMemory,
@@ -30,7 +29,7 @@ from clearhead.engines.layout import (
     unsupported,
 )
 from clearhead.engines.reading import Reader, Source, can_read
-from clearhead.engines.search import search
+from clearhead.engines.search import can_search, search
 from clearhead.engines.threads import Threads
 from clearhead.engines.vectors import Vectors
 from clearhead.models.assemble import smaller
@@ -171,8 +170,12 @@ class Compiled:
         self.library.clearhead_best(ctypes.c_void_p(logits.data_ptr()), rows, size, count, *addresses, 1)
         return values, tokens, total
 
-    def search(self, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
-        """Whole texts without Python between their tokens, or none where the settings ask for more than that."""
+    def can_search(self, state: State, prompts: Prompts, settings: Settings) -> bool:
+        """Whether native code can do the whole search."""
+        return can_search(self, state, prompts, settings)
+
+    def search(self, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
+        """Whole texts without Python between their tokens."""
         return search(self, state, prompts, settings)
 
     def reorder(self, state: State, rows: Tensor) -> State:

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.decode import Hypothesis, Prompts, Settings, Special, write, write_all
-from clearhead.decode.many import limit
+from clearhead.decode import Hypothesis, Prompts, Settings, SpecialTokens, generate, generate_batch
+from clearhead.decode.batch import source_limit
 from clearhead.engines.threads import cores
 from clearhead.errors import EngineError
 from clearhead.interop.ct2 import POSITIONS, library, save, unique
@@ -44,7 +44,7 @@ Network = Seq2Seq | LanguageModel
 def open_ct2(
     network: Network,
     vocabulary: Sequence[str],
-    special: Special,
+    special: SpecialTokens,
     folder: str | Path | None,
     *,
     examples: Sequence[Sequence[int]] = (),
@@ -89,39 +89,43 @@ class Ct2:
         self.names = unique(vocabulary)
         self.ids = {name: index for index, name in enumerate(self.names)}
 
-    def write_all(
-        self, sources: Sequence[Sequence[int]], special: Special, settings: Settings
+    def generate_batch(
+        self, sources: Sequence[Sequence[int]], special: SpecialTokens, settings: Settings
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, the best first, as `decode.write_all` gives them; of an empty one, empty.
+        """The hypotheses of each source, the best first, as `decode.generate_batch` gives them; of an empty one, empty.
 
         Log-probabilities are given only with `scored`. The library ends a search by a rule of its own (`PATIENCE`).
         """
         self._check("translate", settings)
-        if special.stop in settings.forced:
-            raise _cannot(f"forced tokens with the stop token {special.stop} among them")
-        jobs = [_Job(row, self._named(source), limit(source, settings)) for row, source in enumerate(sources)]
+        if special.stop in settings.prefix_tokens:
+            raise _cannot(f"prefix_tokens with the stop token {special.stop} among them")
+        jobs = [_Job(row, self._named(source), source_limit(source, settings)) for row, source in enumerate(sources)]
         jobs = sorted((job for job in jobs if job.source and job.longest), key=lambda job: job.longest)
         found = self._translated([jobs[first : first + ROWS] for first in range(0, len(jobs), ROWS)], settings)
-        if settings.scored:
+        if settings.return_logprobs:
             found = self._scored(jobs, found, settings)
         return [found.get(row, [Hypothesis([])]) for row in range(len(sources))]
 
     def generate(self, ids: Sequence[int], settings: Settings) -> Iterator[int]:
         """The tokens that go on from a prompt, as they come; they end at the longest length alone."""
         self._check("generate", settings)
-        yield from settings.forced[: settings.longest]
-        room = settings.longest - len(settings.forced)
+        yield from settings.prefix_tokens[: settings.max_tokens]
+        room = settings.max_tokens - len(settings.prefix_tokens)
         if room > 0:
             with _in_one_sentence():
-                yield from self._tokens(self._named([*ids, *settings.forced]), room, settings)
+                yield from self._tokens(self._named([*ids, *settings.prefix_tokens]), room, settings)
 
     def _tokens(self, prompt: list[str], room: int, settings: Settings) -> Iterator[int]:
         never = [len(self.names)]  # a token that is none ends no text
         options = {"max_length": room, "end_token": never, **self._options(settings)}
-        if settings.beams == 1:
+        if settings.beam_width == 1:
             yield from (step.token_id for step in self.model.generate_tokens(prompt, **options))
             return
-        options |= {"beam_size": settings.beams, "length_penalty": settings.length_penalty, "patience": self.patience}
+        options |= {
+            "beam_size": settings.beam_width,
+            "length_penalty": settings.length_penalty,
+            "patience": self.patience,
+        }
         [found] = self.model.generate_batch([prompt], include_prompt_in_result=False, **options)
         yield from found.sequences_ids[0]
 
@@ -137,7 +141,7 @@ class Ct2:
             for job in chunk
             if job.longest < chunk[-1].longest and any(len(each.ids) >= job.longest for each in found[job.row])
         ]
-        if settings.beams == 1:
+        if settings.beam_width == 1:
             return found | {job.row: [Hypothesis(found[job.row][0].ids[: job.longest])] for job in late}
         alike = [list(jobs) for _, jobs in groupby(late, key=lambda job: job.longest)]
         return found | self._answered(alike, settings)
@@ -154,19 +158,19 @@ class Ct2:
 
     def _ask(self, chunk: list[_Job], settings: Settings) -> list[Any]:
         """What will be the answers."""
-        forced = [self._named(settings.forced)] * len(chunk) if settings.forced else None
+        forced = [self._named(settings.prefix_tokens)] * len(chunk) if settings.prefix_tokens else None
         asked: list[Any] = self.model.translate_batch(
             [job.source for job in chunk],
             forced,
             asynchronous=True,
-            beam_size=settings.beams,
+            beam_size=settings.beam_width,
             patience=self.patience,
-            num_hypotheses=settings.beams,
+            num_hypotheses=settings.beam_width,
             length_penalty=settings.length_penalty,
             max_input_length=0,  # nothing is cut
             max_decoding_length=chunk[-1].longest,
             min_decoding_length=0,
-            return_scores=settings.beams > 1,
+            return_scores=settings.beam_width > 1,
             **self._options(settings),
         )
         return asked
@@ -174,7 +178,7 @@ class Ct2:
     def _read(self, answer: Any, longest: int, settings: Settings) -> list[Hypothesis]:
         """The best first, and finished ones before those that were cut at the longest length."""
         texts = [[self.ids[name] for name in names] for names in answer.hypotheses]
-        if settings.beams == 1:
+        if settings.beam_width == 1:
             return [Hypothesis(ids) for ids in texts]
         found = [Hypothesis(ids, score) for ids, score in zip(texts, answer.scores, strict=True)]
         return sorted(found, key=lambda each: (len(each.ids) == longest, -each.score))[: settings.n_best]
@@ -199,8 +203,8 @@ class Ct2:
         """What translating and generating have in common."""
         options: dict[str, Any] = {
             "repetition_penalty": settings.repetition_penalty,
-            "no_repeat_ngram_size": settings.no_repeat,
-            "suppress_sequences": [[name] for name in self._named(settings.banned)],
+            "no_repeat_ngram_size": settings.no_repeat_ngram,
+            "suppress_sequences": [[name] for name in self._named(settings.banned_tokens)],
         }
         if settings.temperature:
             options |= {
@@ -226,18 +230,25 @@ def _reasons_against(settings: Settings, translates: bool) -> Iterator[str]:
     for name in ("coverage_penalty", "min_p"):
         if value := getattr(settings, name):
             yield f"{name}={value}"
-    if settings.groups > 1:
-        yield f"groups={settings.groups}"
+    if settings.beam_groups > 1:
+        yield f"beam_groups={settings.beam_groups}"
     if settings.temperature and settings.seed is not None:
         yield f"seed={settings.seed}: its workers draw as they come"
-    if settings.scored and settings.repetition_penalty != 1:
-        yield f"scored with repetition_penalty={settings.repetition_penalty}"
-    if settings.beams > 1:  # it gives the share of what is forbidden to the rest, and counts nothing for what is forced
-        for name in ("no_repeat", "repetition_penalty", "banned", *(("forced",) if translates else ())):
+    if settings.return_logprobs and settings.repetition_penalty != 1:
+        yield f"return_logprobs with repetition_penalty={settings.repetition_penalty}"
+    if (
+        settings.beam_width > 1
+    ):  # it gives the share of what is forbidden to the rest, and counts nothing for what is forced
+        for name in (
+            "no_repeat_ngram",
+            "repetition_penalty",
+            "banned_tokens",
+            *(("prefix_tokens",) if translates else ()),
+        ):
             if getattr(settings, name) != getattr(Settings, name):
-                yield f"{name}={getattr(settings, name)} with beams={settings.beams}: it would find other texts"
+                yield f"{name}={getattr(settings, name)} with beam_width={settings.beam_width}: its texts would differ"
     if not translates:
-        for name in ("no_repeat", "repetition_penalty"):
+        for name in ("no_repeat_ngram", "repetition_penalty"):
             if getattr(settings, name) != getattr(Settings, name):
                 yield f"{name}={getattr(settings, name)} after a prompt, which it would not count"
 
@@ -258,7 +269,7 @@ def _in_one_sentence() -> Iterator[None]:
 # --- the copy ---
 
 
-def fingerprint_of(network: Network, vocabulary: Sequence[str], special: Special) -> str:
+def fingerprint_of(network: Network, vocabulary: Sequence[str], special: SpecialTokens) -> str:
     """The same for the same weights, settings and tokens, and the same version of the library."""
     facts = [library().__version__, network.config.model_dump_json(), list(vocabulary), special.start, special.stop]
     seen = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16)
@@ -299,30 +310,30 @@ def _keep(place: Path, folder: Path) -> None:
 # --- the check ---
 
 
-def check(network: Network, engine: Ct2, special: Special, examples: Sequence[Sequence[int]] = ()) -> None:
+def check(network: Network, engine: Ct2, special: SpecialTokens, examples: Sequence[Sequence[int]] = ()) -> None:
     """Refuse a copy that says something else than the network, on random texts and on examples."""
     half = (network.config.max_length if network.config.positions == "learned" else POSITIONS) // 2
     known = [*_random_texts(len(engine.names), special), *examples]
     texts = [list(text[: half - 1]) for text in known if text]
-    settings = Settings(longest=min(WRITTEN, half))
+    settings = Settings(max_tokens=min(WRITTEN, half))
     if isinstance(network, Seq2Seq):
-        found = (write_all(network, texts, special, settings), engine.write_all(texts, special, settings))
+        found = (generate_batch(network, texts, special, settings), engine.generate_batch(texts, special, settings))
         ours, theirs = ([row[0].ids for row in side] for side in found)
     else:
-        ours = [write(network, network.start(), Prompts([text]), settings)[0][0].ids for text in texts]
+        ours = [generate(network, network.start(), Prompts([text]), settings)[0][0].ids for text in texts]
         theirs = [list(engine.generate(text, settings)) for text in texts]
     for text, own, other in zip(texts, ours, theirs, strict=True):
         _must_agree(network, special, text, own, other)
 
 
-def _random_texts(size: int, special: Special) -> list[list[int]]:
+def _random_texts(size: int, special: SpecialTokens) -> list[list[int]]:
     """Any tokens but padding, which is never read."""
     drawn = torch.Generator().manual_seed(1)
     rows = [torch.randint(size, (length,), generator=drawn).tolist() for length in RANDOM_LENGTHS]
     return [[token for token in row if token != special.pad] for row in rows]
 
 
-def _must_agree(network: Network, special: Special, text: list[int], ours: list[int], theirs: list[int]) -> None:
+def _must_agree(network: Network, special: SpecialTokens, text: list[int], ours: list[int], theirs: list[int]) -> None:
     """Up to the first token that differs, which must be as likely as ours."""
     pairs = enumerate(zip_longest(ours, theirs, fillvalue=special.stop))
     place, other = next(((i, other) for i, (own, other) in pairs if own != other), (None, 0))
@@ -338,7 +349,7 @@ def _must_agree(network: Network, special: Special, text: list[int], ours: list[
 
 
 @torch.inference_mode()
-def _next_logits(network: Network, special: Special, text: list[int], written: list[int]) -> Tensor:
+def _next_logits(network: Network, special: SpecialTokens, text: list[int], written: list[int]) -> Tensor:
     """What follows, (V,), after all that is written, (1, T)."""
     device = next(network.parameters()).device
     if isinstance(network, Seq2Seq):

@@ -16,11 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.decode.hypothesis import Hypothesis
-from clearhead.decode.plan import Prompts
-from clearhead.decode.rules import FREE
+from clearhead.decode.logits import ANY_TOKEN
+from clearhead.decode.rows import Hypothesis, Prompts
 from clearhead.decode.settings import Settings
-from clearhead.decode.stepper import rank, read
+from clearhead.decode.stepper import part_length, rank
 from clearhead.engines.layout import (
     input_that_is_written,
     is_transformer_that_writes,
@@ -206,30 +205,33 @@ class Flat:
         output: Tensor = part.output(mixed.transpose(1, 2).reshape(len(x), -1))
         return output
 
-    def search(self, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
-        """Greedy texts without Python between two tokens; none where it takes more than that."""
+    def can_search(self, state: State, prompts: Prompts, settings: Settings) -> bool:
+        """Whether TorchScript can do the whole search."""
         rows = len(prompts.ids)
         longest = prompts.limits(settings)
         in_order = not state.across.keys or state.sentence == list(range(rows))
         if not (self._is_for_script(state, settings) and in_order and may_be_searched(state.length, prompts, longest)):
-            return None
+            return False
         end = len(prompts.ids[0]) + max(longest)
-        return self._written(state, prompts, longest) if rows * end <= MOST and self.vectors.reach(end) else None
+        return rows * end <= MOST and self.vectors.reach(end)
 
     def _is_for_script(self, state: State, settings: Settings) -> bool:
         """Whether TorchScript has all that is asked for."""
-        plain = is_plain(settings) and settings.beams == 1 and not settings.scored and state.window is None
+        plain = (
+            is_plain(settings) and settings.beam_width == 1 and not settings.return_logprobs and state.window is None
+        )
         relative = any(isinstance(each, Rotary) or each.bias is not None for each in self.relatives)
         return plain and not relative and self.one_token is not self.token
 
     @torch.inference_mode()
-    def _written(self, state: State, prompts: Prompts, longest: list[int]) -> list[list[Hypothesis]]:
-        """Prompts of one length, and what is likeliest after each."""
+    def search(self, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
+        """Greedy texts without Python between two tokens."""
+        longest = prompts.limits(settings)
         ids = torch.tensor(prompts.ids, device=prompts.device)  # (B, P)
-        if ids.size(1) > 1:
-            _, state = read(self, ids[:, :-1], state)
+        for part in ids[:, :-1].split(part_length(len(ids)), dim=1) if ids.size(1) > 1 else ():
+            _, state = self.step(part, state)
         state.make_room(len(ids), 1 + max(longest))
-        tokens, stop = self.vectors.embed.tokens, FREE - 1 if prompts.stop is None else prompts.stop
+        tokens, stop = self.vectors.embed.tokens, ANY_TOKEN - 1 if prompts.stop is None else prompts.stop
         written = self.one_token.write_greedily(
             ids[:, -1],
             torch.tensor(longest, device=ids.device),
@@ -242,7 +244,7 @@ class Flat:
             state.held,
             state.across,
         )
-        return [[Hypothesis([token for token in row if token not in (FREE, stop)])] for row in written.tolist()]
+        return [[Hypothesis([token for token in row if token not in (ANY_TOKEN, stop)])] for row in written.tolist()]
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """logits (B, V) -> the largest (B, count), falling, their tokens, and log Σ exp of each row (B,)."""

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clearhead.decode.hypothesis import Hypothesis
-from clearhead.decode.plan import Prompts
-from clearhead.decode.rules import FREE
+from clearhead.decode.logits import ANY_TOKEN
+from clearhead.decode.rows import Hypothesis, Prompts
 from clearhead.decode.settings import Settings
 from clearhead.engines.layout import COrder, CTexts
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from clearhead.engines.compiled import Compiled, State
 
 PLAIN = Settings()
-KNOWN = ("longest", "beams", "n_best", "length_penalty", "scored", "seed")  # all that may be set
+KNOWN = ("max_tokens", "beam_width", "n_best", "length_penalty", "return_logprobs", "seed")  # all that may be set
 
 
 def is_plain(settings: Settings) -> bool:
@@ -39,20 +38,18 @@ def may_be_searched(read: int, prompts: Prompts, longest: Sequence[int]) -> bool
     return read == 0 and len(lengths) == 1 and min(lengths) > 0 and min(longest) > 0
 
 
-def search(model: Compiled, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
-    """What `write` gives, or none where that is not for native code."""
+def can_search(model: Compiled, state: State, prompts: Prompts, settings: Settings) -> bool:
+    """Whether native code can do the whole search."""
     longest = prompts.limits(settings)
     fresh = state.window is None and state.has_a_row_for_each(len(prompts.ids))
     if not (is_plain(settings) and fresh and may_be_searched(state.length, prompts, longest)):
-        return None
-    end = len(prompts.ids[0]) + max(longest)
-    return _search(model, state, prompts, longest, settings) if model.vectors.reach(end) else None
+        return False
+    return model.vectors.reach(len(prompts.ids[0]) + max(longest))
 
 
-def _search(
-    model: Compiled, state: State, prompts: Prompts, longest: Sequence[int], settings: Settings
-) -> list[list[Hypothesis]]:
-    """The structures that native code reads and fills."""
+def search(model: Compiled, state: State, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
+    """What `generate` returns; the structures that native code reads and fills."""
+    longest = prompts.limits(settings)
     sentences, shape = len(prompts.ids), (len(prompts.ids), settings.n_best)
     room = max(longest)
     ids, limits = (torch.tensor(x, dtype=torch.int32) for x in (prompts.ids, longest))  # (N, P), (N,)
@@ -61,23 +58,23 @@ def _search(
     written = torch.empty(shape, dtype=torch.int32)
     texts = CTexts(*(x.data_ptr() for x in (tokens, own, scores, written)), room)
     stack, memory = model.layout.reach(ids.size(1) + room), state.memory()
-    with model.threads.chosen(sentences * settings.beams) as trial:
+    with model.threads.chosen(sentences * settings.beam_width) as trial:
         order = COrder(
             ids.data_ptr(),
             limits.data_ptr(),
             settings.length_penalty,
             sentences,
             ids.size(1),
-            settings.beams,
+            settings.beam_width,
             settings.n_best,
-            FREE if prompts.stop is None else prompts.stop,
+            ANY_TOKEN if prompts.stop is None else prompts.stop,
             trial.threads,
         )
         structures = (stack, model.vectors.structure(), memory, order, texts)
         steps = model.library.clearhead_search(*(None if each is None else ctypes.byref(each) for each in structures))
         trial.steps = max(1, steps)
     if steps < 0:
-        raise MemoryError(f"no memory left for a search of {sentences} texts with {settings.beams} beams")
+        raise MemoryError(f"no memory left for a search of {sentences} texts with {settings.beam_width} beams")
     kept = tokens[..., :steps].tolist(), own[..., :steps].tolist(), scores.tolist(), written.tolist()
     return [_hypotheses(*sentence, prompts.stop, settings) for sentence in zip(*kept, strict=True)]
 
@@ -96,6 +93,6 @@ def _hypotheses(
         if length == 0:
             break
         text = ids[: length - 1] if ids[length - 1] == stop else ids[:length]
-        asked = settings.scored or settings.beams > 1
+        asked = settings.return_logprobs or settings.beam_width > 1
         found.append(Hypothesis(text, score, tuple(each[:length])) if asked else Hypothesis(text))
     return found or [Hypothesis([], 0.0)]

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.errors import ProbeError
 from clearhead.look.capture import capture
 from clearhead.look.look import Look
@@ -60,9 +60,11 @@ def look_while_writing(
     with evaluating(network), watching(network) as watched:
         state = watched.start(*(source.to(place) for source in beginning.sources))
         prompts = Prompts([beginning.prompt], beginning.stop, device=place)
-        [[best, *_]] = write(watched, state, prompts, replace(settings, scored=True))
-    if not best.log_probabilities:
-        raise ProbeError(f"longest={settings.longest} leaves no room for a token, so there is no writing to look at")
+        [[best, *_]] = generate(watched, state, prompts, replace(settings, return_logprobs=True))
+    if not best.logprobs:
+        raise ProbeError(
+            f"max_tokens={settings.max_tokens} leaves no room for a token, so there is no writing to look at"
+        )
     end = [beginning.stop] if best.finished and beginning.stop is not None else []
     whole = [*beginning.prompt, *best.ids, *end]
     words = [readable(piece) for piece in vocabulary.pieces(whole)]

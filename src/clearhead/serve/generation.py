@@ -100,7 +100,7 @@ class Wanted:
         if (total := len(self.prompts) * asked.n * self.longest) > served.limits.tokens:
             most = served.limits.tokens
             raise Refused(400, "too_many_tokens", f"{total:,} tokens are more than the {most:,} of one request")
-        settings = Settings(longest=self.longest, temperature=asked.temperature, top_p=asked.top_p, seed=asked.seed)
+        settings = Settings(max_tokens=self.longest, temperature=asked.temperature, top_p=asked.top_p, seed=asked.seed)
         start = (served.model.tokenizer.start,)
         return [
             Ask(prompt or start, settings, number, self.stops, self.likeliest, self.echo and bool(prompt))

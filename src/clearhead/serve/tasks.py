@@ -70,7 +70,9 @@ async def translate(asked: TranslateRequest, request: Request, service: Serving)
     served.must("translate")
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     check_texts(texts, served.limits)
-    settings = Settings(beams=asked.beams, n_best=asked.n_best, length_penalty=asked.length_penalty, scored=True)
+    settings = Settings(
+        beam_width=asked.beams, n_best=asked.n_best, length_penalty=asked.length_penalty, return_logprobs=True
+    )
     found = await answers(request, served.translate(texts, settings), served.limits.seconds)
     candidates = [[CandidateReply(text=each.text, score=each.score) for each in one] for one in found]
     best = [one[0].text for one in candidates]
@@ -231,7 +233,7 @@ async def look(
     """The words, the attention weights of every layer and head, and what the model found likely."""
     served = service.find(asked.model)
     thing = await _looked_at(asked, served)
-    settings = {} if asked.max_tokens is None else {"longest": asked.max_tokens}
+    settings = {} if asked.max_tokens is None else {"max_tokens": asked.max_tokens}
 
     def compute() -> bytes:
         seen = served.model.look(thing, asked.target, generate=asked.generate, **settings)

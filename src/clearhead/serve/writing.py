@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from clearhead.decode import Settings, TextStream
-from clearhead.decode.sampling import chooser
-from clearhead.decode.stepper import move
+from clearhead.decode.logits import make_sampler, row_generator
+from clearhead.decode.stepper import select_rows
 from clearhead.text import Tokenizer
 
 Finish = Literal["stop", "length"]
@@ -79,7 +79,7 @@ class Row:
         self.ask, self.vocabulary, self.still_wanted = ask, vocabulary, still_wanted
         self.ids = list(ask.prompt)
         self.ended = False
-        self._choose = chooser(ask.settings, [ask.number])
+        self._sampler, self._random = make_sampler(ask.settings), row_generator(ask.settings.seed, ask.number)
         self._stream = TextStream(vocabulary.tokenizer.decode, ask.prompt, ask.stops)
         self._length = 0  # characters told
         self._pending: list[Scored] = []  # tokens whose text is not certain yet
@@ -103,7 +103,7 @@ class Row:
             return
         if not self.written and self.ask.echo:
             self._tell_prompt()
-        if self.ask.settings.longest == 0:
+        if self.ask.settings.max_tokens == 0:
             self._end("length")
         else:
             self._write(logits[-1:])
@@ -135,7 +135,7 @@ class Row:
 
     def _write(self, logits: Tensor) -> None:
         """Choose one token by its logits (1, V), and tell what became certain."""
-        token = int(self._choose(logits, [0]))
+        token = int(self._sampler(logits, [self._random.random()]))
         if token == self.vocabulary.tokenizer.stop:
             self._end("stop")
             return
@@ -147,7 +147,7 @@ class Row:
         self._length += len(piece)
         if self._stream.ended:
             self._end("stop", piece)
-        elif self.written == self.ask.settings.longest:
+        elif self.written == self.ask.settings.max_tokens:
             self._end("length", piece)
         elif piece:
             self.ask.tell(Chunk(piece, self._certain(), self.written))
@@ -179,5 +179,5 @@ def write_together(network: Any, rows: Sequence[Row]) -> Iterator[None]:
         read = upto
         yield
         kept = [i for i, row in enumerate(going) if row.going]
-        state = move(network, state, kept, len(going))
+        state = select_rows(network, state, kept, len(going))
         going = [going[i] for i in kept]

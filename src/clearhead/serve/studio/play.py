@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from clearhead.api import Model
-from clearhead.decode import Prompts, Settings, steps
+from clearhead.decode import Prompts, Settings, stream_tokens
 from clearhead.errors import ConfigError
 from clearhead.look.see import readable
 from clearhead.look.writing import Beginning
@@ -48,9 +48,9 @@ class Playing(Reading):
 
     def settings(self, longest: int) -> Settings:
         """How it is written: from the forced tokens on."""
-        return Settings.of(
-            longest=longest,
-            forced=tuple(self.forced),
+        return Settings.create(
+            max_tokens=longest,
+            prefix_tokens=tuple(self.forced),
             temperature=self.temperature,
             seed=self.seed,
         )
@@ -133,10 +133,10 @@ def written(model: Model, beginning: Beginning, settings: Settings) -> Iterator[
     settings.check_vocabulary(len(vocabulary))
     ids: list[int] = []
     prompts = Prompts([beginning.prompt], beginning.stop)
-    for [token] in steps(network, model.network.start(*beginning.sources), prompts, settings):
+    for [token] in stream_tokens(network, model.network.start(*beginning.sources), prompts, settings):
         ids.append(token.id)
         yield {"token": _told(model, token.id, network.last), "text": vocabulary.decode(ids)}
-    stopped = len(ids) < settings.longest and beginning.stop is not None
+    stopped = len(ids) < settings.max_tokens and beginning.stop is not None
     if stopped:
         yield {"token": _told(model, beginning.stop or 0, network.last), "text": vocabulary.decode(ids)}
     yield {"end": "stop" if stopped else "length", "text": vocabulary.decode(ids)}

@@ -110,7 +110,7 @@ async def steps(asked: Stepping, request: Request, service: Serving) -> Document
 
 def _look(model: Model, item: Any, asked: Stepping) -> Look:
     if asked.generate and writes(model):
-        return model.look(item, generate=True, longest=CONTINUED)
+        return model.look(item, generate=True, max_tokens=CONTINUED)
     return model.look(item, asked.target) if asked.target else model.look(item)
 
 
@@ -130,7 +130,7 @@ def searched(model: Model, item: Any, beams: int, longest: int = CONTINUED) -> D
     """The tree, with `texts`: what is written at each node; a source sets its own longest length."""
     start, decode = BEGINNINGS[model.config.task](model, item), model.tokenizer.decode
     longest = 2 * start.sources[0].size(-1) + 10 if start.sources else longest
-    settings, about = Settings(beams=beams, longest=longest), item if isinstance(item, str) else "image"
+    settings, about = Settings(beam_width=beams, max_tokens=longest), item if isinstance(item, str) else "image"
 
     def words(ids: Any) -> list[str]:
         return [readable(piece) for piece in model.tokenizer.pieces(ids)]

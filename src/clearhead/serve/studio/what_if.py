@@ -60,7 +60,7 @@ async def what_if(asked: Off, request: Request, service: Serving) -> Document:
 
 def compared(model: Model, item: Any, asked: Off, longest: int = CONTINUED) -> Document:
     """The model as it is, and with something switched off; a language model goes on by so many tokens."""
-    look = model.look(item, beams=1) if writes(model) and model.config.task != "lm" else model.look(item)
+    look = model.look(item, beam_width=1) if writes(model) and model.config.task != "lm" else model.look(item)
     answers = _answers(model, look)  # (T,)
     if not len(answers):
         raise ProbeError("a single token has nothing that follows from it; write more")

@@ -15,7 +15,7 @@ import torch
 from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.collate import pad
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.run import ModelMeta
 from clearhead.train.metrics import Score, caption_bleu
 from clearhead.train.pixels import Pixels, expected, load_pixels, normalised, sizes_of
@@ -60,11 +60,11 @@ class Caption(WritingTask):
     def describe(self, model: Any, images: Pixels, rows: int = 64) -> list[str]:
         """Greedy captions, in the order of the images."""
         device, vocabulary, written = device_of(model), self.vocabulary, []
-        settings = Settings(longest=self.config.data.max_length)
+        settings = Settings(max_tokens=self.config.data.max_length)
         for first in range(0, len(images), rows):
             seen = normalised(images[first : first + rows]).to(device)
             prompts = Prompts([[vocabulary.start]] * len(seen), vocabulary.stop, device=device)
-            written += write(model, model.start(seen), prompts, settings)
+            written += generate(model, model.start(seen), prompts, settings)
         return vocabulary.decode_batch([hypotheses[0].ids for hypotheses in written])
 
     def example(self) -> Example:

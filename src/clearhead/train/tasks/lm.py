@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.config import Config, TextModel
 from clearhead.data.windows import TokenFile, Windows, write_tokens
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.models.build import Sizes
 from clearhead.run import ModelMeta
 from clearhead.train.losses import mask_tokens, token_loss
@@ -89,8 +89,8 @@ class Lm(Task):
         if self.model.objective == "masked":
             return (), ""
         prompt = self.held_out.read(np.array([0]), min(16, len(self.held_out)))[0].tolist()
-        settings = Settings(longest=max(0, min(SAMPLE, self.model.length - len(prompt))), temperature=0.8, seed=1)
-        [[written]] = write(model, model.start(), Prompts([prompt], device=device_of(model)), settings)
+        settings = Settings(max_tokens=max(0, min(SAMPLE, self.model.length - len(prompt))), temperature=0.8, seed=1)
+        [[written]] = generate(model, model.start(), Prompts([prompt], device=device_of(model)), settings)
         return (), self.vocabulary.decode(prompt + written.ids)
 
     def example(self) -> Example:

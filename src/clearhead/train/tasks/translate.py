@@ -16,7 +16,7 @@ import torch
 from clearhead.config import Config
 from clearhead.data import Pair
 from clearhead.data.collate import pad
-from clearhead.decode import Settings, Special, write_all
+from clearhead.decode import Settings, SpecialTokens, generate_batch
 from clearhead.engines.flat import flat
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
@@ -67,8 +67,8 @@ class Translate(WritingTask):
     def translate(self, model: Any, sources: Sequence[list[int]]) -> list[str]:
         """The best translation that is found of each source."""
         vocabulary = self.vocabulary
-        special = Special(vocabulary.pad, vocabulary.start, vocabulary.stop)
-        found = write_all(flat(model), sources, special, Settings(beams=self.beams))
+        special = SpecialTokens(vocabulary.pad, vocabulary.start, vocabulary.stop)
+        found = generate_batch(flat(model), sources, special, Settings(beam_width=self.beams))
         return vocabulary.decode_batch([hypotheses[0].ids for hypotheses in found])
 
     def example(self) -> Example:

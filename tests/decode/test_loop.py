@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from clearhead.decode import Prompts, Settings, steps, write
-from clearhead.decode.sampling import draw, generator
+from clearhead.decode import Prompts, Settings, generate, stream_tokens
+from clearhead.decode.logits import row_generator, sample
 from clearhead.errors import ConfigError
 
 from .tables import STOP, Table, repeats, table
@@ -21,7 +21,7 @@ ROWS = [[2], [3, 4, 1], [4, 2], [1, 1, 1, 1, 1], [3]]
 def written_by(
     model: Table, rows: list[list[int]], limits: list[int] | None = None, **settings: Any
 ) -> list[list[int]]:
-    found = write(model, model.start(len(rows)), Prompts(rows, STOP, limits), Settings(**settings))
+    found = generate(model, model.start(len(rows)), Prompts(rows, STOP, limits), Settings(**settings))
     assert all(len(hypotheses) == 1 for hypotheses in found)
     return [hypotheses[0].ids for hypotheses in found]
 
@@ -40,7 +40,7 @@ def greedily(model: Table, prompt: list[int], longest: int) -> list[int]:
 @pytest.mark.parametrize("seed", range(6))
 def test_greedy_takes_the_likeliest_token(seed: int) -> None:
     model = table(seed)
-    assert written_by(model, ROWS, longest=19) == [greedily(model, row, 19) for row in ROWS]
+    assert written_by(model, ROWS, max_tokens=19) == [greedily(model, row, 19) for row in ROWS]
 
 
 def test_each_row_has_its_own_limit() -> None:
@@ -52,20 +52,20 @@ def test_each_row_has_its_own_limit() -> None:
 
 def test_no_row_is_moved_while_none_ends() -> None:
     model = table()
-    write(model, model.start(5), Prompts(ROWS), Settings(longest=1))
+    generate(model, model.start(5), Prompts(ROWS), Settings(max_tokens=1))
     before = model.moves
-    write(model, model.start(2), Prompts([[2], [3]]), Settings(longest=9))
+    generate(model, model.start(2), Prompts([[2], [3]]), Settings(max_tokens=9))
     assert (before, model.moves) == (3, 3)  # prompts of four lengths end at different times; equal ones together
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0.8, "seed": 3}, {"repetition_penalty": 1.8}])
 def test_scores_are_those_of_the_model(settings: dict[str, Any]) -> None:
     model, penalty = table(), 0.6
-    chosen = Settings(longest=7, scored=True, length_penalty=penalty, **settings)
-    for row, (found,) in zip(ROWS, write(model, model.start(5), Prompts(ROWS, STOP), chosen), strict=True):
+    chosen = Settings(max_tokens=7, return_logprobs=True, length_penalty=penalty, **settings)
+    for row, (found,) in zip(ROWS, generate(model, model.start(5), Prompts(ROWS, STOP), chosen), strict=True):
         ids = (*found.ids, STOP) if found.finished else tuple(found.ids)
-        assert found.log_probabilities == pytest.approx(model.gains(tuple(row), ids), abs=1e-12)
-        likelihood = sum(found.log_probabilities) / len(ids) ** penalty
+        assert found.logprobs == pytest.approx(model.gains(tuple(row), ids), abs=1e-12)
+        likelihood = sum(found.logprobs) / len(ids) ** penalty
         if settings.get("repetition_penalty"):
             assert found.score <= likelihood
         else:
@@ -74,39 +74,39 @@ def test_scores_are_those_of_the_model(settings: dict[str, Any]) -> None:
 
 def test_scores_are_left_out_unless_asked_for() -> None:
     model = table()
-    ((found,),) = write(model, model.start(1), Prompts([[2]], STOP), Settings(longest=4))
+    ((found,),) = generate(model, model.start(1), Prompts([[2]], STOP), Settings(max_tokens=4))
     assert math.isnan(found.score)
-    assert found.log_probabilities == ()
+    assert found.logprobs == ()
 
 
-@pytest.mark.parametrize("settings", [{}, {"temperature": 1.3, "seed": 5}, {"forced": (3, 2), "scored": True}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"temperature": 1.3, "seed": 5}, {"prefix_tokens": (3, 2), "return_logprobs": True}]
+)
 def test_streamed_is_whole(settings: dict[str, Any]) -> None:
-    model, chosen = table(4), Settings(longest=9, **settings)
+    model, chosen = table(4), Settings(max_tokens=9, **settings)
     streamed: list[list[Any]] = [[] for _ in ROWS]
-    for step in steps(model, model.start(5), Prompts(ROWS, STOP), chosen):
+    for step in stream_tokens(model, model.start(5), Prompts(ROWS, STOP), chosen):
         assert step
-        assert len({token.row for token in step}) == len(step)
+        assert len({token.row.index for token in step}) == len(step)
         for token in step:
-            streamed[token.row].append(token)
-    whole = write(model, model.start(5), Prompts(ROWS, STOP), chosen)
+            streamed[token.row.index].append(token)
+    whole = generate(model, model.start(5), Prompts(ROWS, STOP), chosen)
     assert [[token.id for token in row] for row in streamed] == [found.ids for (found,) in whole]
-    if chosen.scored:
+    if chosen.return_logprobs:
         for row, (found,) in zip(streamed, whole, strict=True):
-            assert tuple(token.log_probability for token in row) == found.log_probabilities[: len(found.ids)]
+            assert tuple(token.logprob for token in row) == found.logprobs[: len(found.ids)]
 
 
 def test_a_stream_gives_a_token_before_the_next_is_computed() -> None:
     model = table()
-    stream = steps(model, model.start(1), Prompts([[2]]), Settings(longest=10**6))
+    stream = stream_tokens(model, model.start(1), Prompts([[2]]), Settings(max_tokens=10**6))
     assert [len(next(stream)) for _ in range(3)] == [1, 1, 1]
 
 
 def test_a_search_cannot_be_streamed() -> None:
     model = table()
-    with pytest.raises(
-        ConfigError, match=r"^beams=3 are compared at the end; only beams=1 can be seen as it is written$"
-    ):
-        next(steps(model, model.start(1), Prompts([[2]]), Settings(beams=3)))
+    with pytest.raises(ConfigError, match=r"^beam_width=3 is decided at the end; only beam_width=1 can be streamed$"):
+        next(stream_tokens(model, model.start(1), Prompts([[2]]), Settings(beam_width=3)))
 
 
 def test_a_prompt_without_tokens_is_refused() -> None:
@@ -116,35 +116,35 @@ def test_a_prompt_without_tokens_is_refused() -> None:
 
 @pytest.mark.parametrize("beams", [1, 2])
 def test_a_token_that_does_not_exist_is_refused(beams: int) -> None:
-    with pytest.raises(ConfigError, match=r"^banned token 5 is not in the vocabulary of 5 tokens$"):
-        written_by(table(), [[2]], beams=beams, banned=(5,))
+    with pytest.raises(ConfigError, match=r"^banned_tokens: there is no token 5 in the vocabulary of 5 tokens$"):
+        written_by(table(), [[2]], beam_width=beams, banned_tokens=(5,))
 
 
-@pytest.mark.parametrize("settings", [{}, {"beams": 3}, {"temperature": 1.0, "seed": 2}])
+@pytest.mark.parametrize("settings", [{}, {"beam_width": 3}, {"temperature": 1.0, "seed": 2}])
 def test_rules_hold_however_it_is_written(settings: dict[str, Any]) -> None:
     model = table(2)
-    found = written_by(model, ROWS, longest=19, no_repeat=2, banned=(4,), **settings)
+    found = written_by(model, ROWS, max_tokens=19, no_repeat_ngram=2, banned_tokens=(4,), **settings)
     for prompt, ids in zip(ROWS, found, strict=True):
         whole = (*prompt, *ids)
         assert 4 not in ids
         assert not any(repeats(whole[:end], 2) for end in range(len(prompt) + 1, len(whole) + 1))
-    for ids in written_by(model, ROWS, longest=7, forced=(3, 2, 1), **settings):
+    for ids in written_by(model, ROWS, max_tokens=7, prefix_tokens=(3, 2, 1), **settings):
         assert ids[:3] == [3, 2, 1]
-    for ids in written_by(model, ROWS, forced=(3, STOP), **settings):
+    for ids in written_by(model, ROWS, prefix_tokens=(3, STOP), **settings):
         assert ids == [3]
 
 
 def test_a_stop_in_a_prompt_is_read_like_any_token() -> None:
     model = table(4)
     rows = [[2], [3, STOP, STOP, 1]]
-    assert written_by(model, rows, longest=9) == [greedily(model, row, 9) for row in rows]
-    searched = [written_by(model, [row], longest=9, beams=2)[0] for row in rows]
-    assert written_by(model, rows, longest=9, beams=2) == searched
+    assert written_by(model, rows, max_tokens=9) == [greedily(model, row, 9) for row in rows]
+    searched = [written_by(model, [row], max_tokens=9, beam_width=2)[0] for row in rows]
+    assert written_by(model, rows, max_tokens=9, beam_width=2) == searched
 
 
 def test_draws_follow_the_distribution() -> None:
     model, count = table(), 4000
-    found = write(model, model.start(count), Prompts([[2]] * count), Settings(longest=1, temperature=1.0, seed=1))
+    found = generate(model, model.start(count), Prompts([[2]] * count), Settings(max_tokens=1, temperature=1.0, seed=1))
     counted = torch.bincount(torch.tensor([hypotheses[0].ids[0] for hypotheses in found]), minlength=5) / count
     assert_close(counted.double(), model.following((2,)).exp(), atol=0.03, rtol=0)
 
@@ -152,37 +152,37 @@ def test_draws_follow_the_distribution() -> None:
 def test_a_draw_is_the_token_where_its_share_falls() -> None:
     logits = torch.tensor([[0.0, 0.2, 0.5, 0.0, 0.3, 0.0]], dtype=torch.float64).log()
     shares = [0.0, 0.19, 0.21, 0.69, 0.71, 1 - 2**-53]
-    assert draw(logits.expand(6, -1), shares).tolist() == [1, 1, 2, 2, 4, 4]
+    assert sample(logits.expand(6, -1), shares).tolist() == [1, 1, 2, 2, 4, 4]
 
 
 def test_a_row_draws_numbers_of_its_own() -> None:
-    first = {(seed, row): generator(seed, row).random() for seed in range(13) for row in range(13)}
+    first = {(seed, row): row_generator(seed, row).random() for seed in range(13) for row in range(13)}
     assert len(set(first.values())) == 169
-    assert generator(7, 3).random() == first[7, 3]
-    assert generator(None, 0).random() != generator(None, 0).random()
+    assert row_generator(7, 3).random() == first[7, 3]
+    assert row_generator(None, 0).random() != row_generator(None, 0).random()
 
 
 def test_the_smallest_temperature_draws_the_likeliest() -> None:
     model = table(4)
-    assert written_by(model, ROWS, longest=9, temperature=1e-300) == written_by(model, ROWS, longest=9)
+    assert written_by(model, ROWS, max_tokens=9, temperature=1e-300) == written_by(model, ROWS, max_tokens=9)
 
 
 @pytest.mark.parametrize("settings", [{"top_k": 3}, {"top_p": 0.7}, {"min_p": 0.2}, {}])
 def test_a_drawn_row_is_the_same_in_any_batch(settings: dict[str, Any]) -> None:
-    model, chosen = table(4), Settings(longest=12, temperature=1.1, seed=11, **settings)
-    together = write(model, model.start(5), Prompts(ROWS, STOP), chosen)
+    model, chosen = table(4), Settings(max_tokens=12, temperature=1.1, seed=11, **settings)
+    together = generate(model, model.start(5), Prompts(ROWS, STOP), chosen)
     for number, row in enumerate(ROWS):
-        (alone,) = write(model, model.start(1), Prompts([row], STOP, numbers=[number]), chosen)
+        (alone,) = generate(model, model.start(1), Prompts([row], STOP, row_seeds=[number]), chosen)
         assert alone[0].ids == together[number][0].ids
 
 
 def test_the_same_seed_writes_the_same() -> None:
     def drawn(rows: list[list[int]], seed: int, **settings: Any) -> list[list[int]]:
-        return written_by(table(4), rows, longest=9, temperature=1.0, seed=seed, **settings)
+        return written_by(table(4), rows, max_tokens=9, temperature=1.0, seed=seed, **settings)
 
     assert drawn(ROWS, 5) == drawn(ROWS, 5)
     assert drawn(ROWS, 5) != drawn(ROWS, 6)
-    assert drawn(ROWS, 5, top_k=1) == written_by(table(4), ROWS, longest=9)
+    assert drawn(ROWS, 5, top_k=1) == written_by(table(4), ROWS, max_tokens=9)
     assert len({tuple(ids) for ids in drawn([[2]] * 40, 5)}) > 10
 
 
