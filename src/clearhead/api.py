@@ -113,14 +113,15 @@ class Model:
         cache: int | None = None,
         **settings: Any,
     ) -> Any:
-        """Text that goes on from a prompt, up to the first of the stop strings; with `stream` an iterator over pieces.
+        """Text that goes on from a prompt, up to the stop token or a stop string; with `stream` its pieces.
 
-        The settings are those of `clearhead.decode.Settings`; without any, each token is drawn as likely as it is.
+        The settings are those of `clearhead.decode.Settings`; without any, each token is sampled with temperature 1.
         A text of any length can be written where the positions allow it: the model then looks back at the last tokens
         only, as many as it was trained with, or as `cache` says.
         """
         self._must("generate")
-        chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": 1.0, **settings})
+        temperature = 0.0 if settings.get("beam_width", 1) > 1 else 1.0
+        chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": temperature, **settings})
         ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
         window = self.window(len(ids) + max_tokens, cache)
         said = text_pieces(self._tokens(ids, chosen, window), self.tokenizer.decode, before=ids, stops=stops)
@@ -146,7 +147,10 @@ class Model:
         if self.engines.wanted == "ct2" and not self.engines.changed:
             yield from self.engines.ct2(self._special).generate(ids, settings)
             return
-        prompts, model = Prompts([ids]), self.engines.stepper(settings.max_tokens // LONG * MANY, settings)
+        prompts, model = (
+            Prompts([ids], self.tokenizer.stop),
+            self.engines.stepper(settings.max_tokens // LONG * MANY, settings),
+        )
         state = model.start() if window is None else model.start(window=window)
         if settings.beam_width > 1:  # known only when all is written
             [found] = generate(model, state, prompts, settings)

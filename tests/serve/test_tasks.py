@@ -116,7 +116,7 @@ def test_what_is_too_long_to_look_into_is_refused(client: TestClient) -> None:
         ("/translate", {"model": "eyes", "text": "a"}, "eyes is a model for vision: it can classify, not translate"),
         ("/classify", {"model": "writer", "text": "a"}, "writer is a model for lm: it can generate, not classify"),
         ("/caption", {"model": "eyes", "image": ""}, "eyes is a model for vision: it can classify, not caption"),
-        ("/v1/completions", {"model": "masked", "prompt": "a"}, "masked fills in masked tokens: it cannot go on from"),
+        ("/v1/completions", {"model": "masked", "prompt": "a"}, "masked fills in masked tokens: it cannot continue"),
         ("/v1/embeddings", {"model": "eyes", "input": "a"}, "eyes is a model for vision: it has no vectors of texts"),
         ("/translate", {"model": "translator", "text": []}, "there is nothing to answer: the list is empty"),
         ("/translate", {"model": "translator", "text": ["a"] * 129}, "129 texts are more than the 128 of one request"),

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -95,7 +95,7 @@ class TokenLoop:
         """Let rows join that share a new state, row i of it for rows[i]; rows that search must have equal settings."""
         if not rows:
             return
-        searches = {_without_length(row.settings) for row in rows if row.settings.beam_width > 1}
+        searches = {row.settings.shared() for row in rows if row.settings.beam_width > 1}
         if len(searches) > 1 or (searches and any(row.settings.beam_width == 1 for row in rows)):
             raise ConfigError("rows that share a beam search must have the same settings; add them separately")
         kind = BeamGroup if searches else SampleGroup
@@ -137,11 +137,6 @@ def _fail(rows: Sequence[Row], problem: Exception) -> None:
             row.on_error(row, problem)
 
 
-def _without_length(settings: Settings) -> Settings:
-    """The settings that decide about the next token; length, seed and prefix are each row's own."""
-    return replace(settings, max_tokens=0, seed=None, prefix_tokens=())
-
-
 @dataclass(frozen=True, eq=False)
 class _Policy:
     """How the next token is chosen, for all rows with the same settings."""
@@ -175,7 +170,7 @@ class _Member:
 
     def __post_init__(self) -> None:
         settings = self.row.settings
-        self.policy = _policy(_without_length(settings))
+        self.policy = _policy(settings.shared())
         self.begin, self.limit = len(self.row.prompt), self.row.limit
         self.prefix = settings.prefix_tokens
         self.random: Random | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Self
 
@@ -51,6 +51,10 @@ class Settings:
             if name not in known:
                 raise ConfigError(f"unknown setting {name}; {nearest(name, known)}")
         return cls(**values)
+
+    def shared(self) -> Self:
+        """The settings without those that rows of one search may differ in: length, seed and prefix."""
+        return replace(self, max_tokens=0, seed=None, prefix_tokens=())
 
     def check_vocabulary(self, size: int) -> None:
         """Raise ConfigError for prefix or banned tokens outside a vocabulary of this size."""

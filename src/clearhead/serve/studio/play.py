@@ -23,11 +23,10 @@ from clearhead.errors import ConfigError
 from clearhead.look.see import readable
 from clearhead.look.writing import Beginning
 from clearhead.serve.asking import Serving
-from clearhead.serve.batching import Item
 from clearhead.serve.failures import FAILURES, refusal
-from clearhead.serve.registry import Served
+from clearhead.serve.registry import ServedModel
 from clearhead.serve.studio.asking import Reading, read, room
-from clearhead.serve.waiting import Told
+from clearhead.serve.worker import Job, ThreadQueue
 from clearhead.train.pixels import normalised
 
 router = APIRouter(responses=FAILURES)
@@ -59,7 +58,7 @@ class Playing(Reading):
 @router.post("/play")
 async def play(asked: Playing, service: Serving) -> StreamingResponse:
     """The answer of a model, a line of JSON for each token."""
-    served = service.find(asked.model)
+    served = service.get(asked.model)
     item = await read(asked, served)
     settings = asked.settings(room(served, item, max(asked.longest, len(asked.forced))))
     lines = _streamed(served, lambda: answered(served.model, item, settings))
@@ -94,7 +93,7 @@ def _sentence(model: Model, text: str) -> Beginning:
 
 
 def _text(model: Model, text: str) -> Beginning:
-    return Beginning(model.tokenizer.encode(text) or [model.tokenizer.start])
+    return Beginning(model.tokenizer.encode(text) or [model.tokenizer.start], stop=model.tokenizer.stop)
 
 
 def _picture(model: Model, pixels: Any) -> Beginning:
@@ -160,29 +159,29 @@ def _told(model: Model, token: int, logits: Tensor) -> Line:
 # --- from the model's thread to the page ---
 
 
-async def _streamed(served: Served, lines: Callable[[], Iterator[Line]]) -> AsyncIterator[str]:
+async def _streamed(served: ServedModel, lines: Callable[[], Iterator[Line]]) -> AsyncIterator[str]:
     """Lines of JSON as they come; a failure on the way is the last one."""
-    told = Told[Line | None](served.limits.seconds)
+    queue = ThreadQueue[Line | None](served.limits.seconds)
 
-    def run(items: list[Item]) -> Iterator[None]:
+    def run(jobs: list[Job]) -> Iterator[None]:
         for line in lines():
-            told.tell(line)
+            queue.put(line)
             yield
-            if not items[0].wanted:
+            if not jobs[0].pending:
                 return
-        items[0].settle(None)
+        jobs[0].resolve(None)
 
-    item = Item(object(), None, run)
-    item.answer.add_done_callback(lambda _: told.tell(None))
+    job = Job(object(), None, run)
+    job.answer.add_done_callback(lambda _: queue.put(None))
     try:
-        served.worker.submit([item])
-        while (line := await told.next()) is not None:
+        served.worker.submit([job])
+        while (line := await queue.get()) is not None:
             yield _line(line)
-        item.answer.result()
+        job.answer.result()
     except Exception as problem:
         yield _line({"error": str(refusal(problem))})
     finally:
-        item.answer.cancel()
+        job.answer.cancel()
 
 
 def _line(line: Line) -> str:

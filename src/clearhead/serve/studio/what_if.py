@@ -51,7 +51,7 @@ class Off(Reading):
 @router.post("/what-if")
 async def what_if(asked: Off, request: Request, service: Serving) -> Document:
     """The answer with something switched off, and without."""
-    served = service.find(asked.model)
+    served = service.get(asked.model)
     item = await read(asked, served)
     longest = room(served, item, CONTINUED)
     found: Document = await computed(request, served, lambda: compared(served.model, item, asked, longest))
