@@ -12,7 +12,7 @@ import pytest
 import clearhead
 
 ROOT = Path(clearhead.__file__).parent
-EVERYTHING_BELOW_SERVE = {"run", "text", "data", "nn", "models", "decode", "engines", "train", "look", "interop"}
+EVERYTHING_BELOW_SERVE = {"run", "text", "data", "nn", "models", "decode", "engines", "train", "look"}
 ALLOWED: dict[str, set[str]] = {
     "text": set(),
     "nn": set(),
@@ -21,8 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "models": {"nn"},
     "look": {"nn", "models", "decode"},
     "train": {"text", "data", "models", "decode", "engines", "look", "run"},
-    "interop": {"nn", "models", "text"},
-    "engines": {"nn", "models", "decode", "interop"},
+    "engines": {"text", "nn", "models", "decode"},
     "bundled": set(),
     "bench": EVERYTHING_BELOW_SERVE,
     "serve": EVERYTHING_BELOW_SERVE,

@@ -9,7 +9,7 @@ import torch
 
 from clearhead import config
 from clearhead.decode import Settings
-from clearhead.engines.choose import Engines
+from clearhead.engines.engine import Engines
 from clearhead.models.build import Sizes, build
 from clearhead.text import Tokenizer
 from clearhead.translator import Translator

@@ -24,11 +24,10 @@ import torch
 
 from clearhead.bundled import FOLDER, find
 from clearhead.config import Config, TextModel
-from clearhead.decode import Prompts, Settings, SpecialTokens, generate, stream_tokens, text_pieces
-from clearhead.engines.choose import MANY, Engines
+from clearhead.decode import Prompts, Settings, SpecialTokens, generate, text_pieces
+from clearhead.engines.engine import Engines
 from clearhead.errors import ConfigError, RunError
 from clearhead.files import cache_folder
-from clearhead.interop.ct2 import tokens_of
 from clearhead.models.assemble import smaller
 from clearhead.models.lm import LanguageModel
 from clearhead.models.vectors import READERS, mean_vectors
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from clearhead.look.beams import BeamTree
     from clearhead.look.look import Look
     from clearhead.looker import Looker
-
-LONG = 2000  # tokens of a text for which a compiler is worth waiting for
 
 ABILITIES = {
     "translate": "translate",
@@ -74,7 +71,7 @@ class Model:
         self.network: Any
         self.network, self.meta = run.load_network()
         self._tokenizer = run.load_tokenizer()
-        self.engines = Engines(self.network, engine, int8, lambda: tokens_of(self.tokenizer), copies(run.path))
+        self.engines = Engines(self.network, engine, int8, self._token_names, copies(run.path))
 
     @property
     def name(self) -> str:
@@ -87,6 +84,9 @@ class Model:
         if self._tokenizer is None:
             raise RunError(f"{self.run.path} has no tokenizer: its model does not read text")
         return self._tokenizer
+
+    def _token_names(self) -> list[str]:
+        return [self.tokenizer.token(index) for index in range(len(self.tokenizer))]
 
     def translate(self, text: str | Sequence[str], beams: int = 4, **settings: Any) -> Any:
         """The likeliest translation that a beam search finds; the settings are those of `clearhead.decode.Settings`."""
@@ -124,7 +124,9 @@ class Model:
         chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": temperature, **settings})
         ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
         window = self.window(len(ids) + max_tokens, cache)
-        said = text_pieces(self._tokens(ids, chosen, window), self.tokenizer.decode, before=ids, stops=stops)
+        said = text_pieces(
+            self.engines.stream(ids, self._special, chosen, window), self.tokenizer.decode, before=ids, stops=stops
+        )
         return said if stream else prompt + "".join(said)
 
     def window(self, tokens: int, cache: int | None = None) -> int | None:
@@ -142,22 +144,6 @@ class Model:
         """The memory of the keys and values of so many tokens."""
         layers = [part for part in self.network.modules() if isinstance(part, MultiHeadAttention)]
         return sum(4 * tokens * layer.kv_heads * (layer.key_dim + layer.value_dim) for layer in layers)
-
-    def _tokens(self, ids: list[int], settings: Settings, window: int | None) -> Iterator[int]:
-        if self.engines.wanted == "ct2" and not self.engines.changed:
-            yield from self.engines.ct2(self._special).generate(ids, settings)
-            return
-        prompts, model = (
-            Prompts([ids], self.tokenizer.stop),
-            self.engines.stepper(settings.max_tokens // LONG * MANY, settings),
-        )
-        state = model.start() if window is None else model.start(window=window)
-        if settings.beam_width > 1:  # known only when all is written
-            [found] = generate(model, state, prompts, settings)
-            yield from found[0].ids
-            return
-        for step in stream_tokens(model, state, prompts, settings):
-            yield from (token.id for token in step)
 
     @property
     def _special(self) -> SpecialTokens:

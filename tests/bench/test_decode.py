@@ -31,8 +31,8 @@ from clearhead.bench.decode import (
     text_figures,
 )
 from clearhead.bench.marian import marian, translate
-from clearhead.engines.compiler import native
-from clearhead.interop.ct2 import numbers, save
+from clearhead.engines.ct2_export import export, numbers
+from clearhead.engines.native.compiler import load_library
 from clearhead.models.seq2seq import Seq2Seq
 
 SMALL = Size("small", 2, 22, 17, 2, 41, rounds=1, times=5, times_torch=2.5, times_ct2=1.0)
@@ -99,7 +99,7 @@ def test_all_make_every_step_and_write_the_same(beams: int, tmp_path: Path) -> N
     theirs = translate(marian(network, SPECIAL, SOURCE + STEPS), source, beams, STEPS)
     assert theirs.shape == (3, STEPS + 1)
     assert theirs[:, 1:].tolist() == ours
-    save(network, numbers(SMALL.vocabulary), tmp_path, start=SPECIAL.start, stop=SPECIAL.stop)
+    export(network, numbers(SMALL.vocabulary), tmp_path, start=SPECIAL.start, stop=SPECIAL.stop)
     [answer] = library.Translator(str(tmp_path)).translate_batch(
         [[str(token) for token in source[0, :-1].tolist()]],
         beam_size=beams,
@@ -112,8 +112,8 @@ def test_all_make_every_step_and_write_the_same(beams: int, tmp_path: Path) -> N
 def test_each_candidate_takes_a_turn(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     pytest.importorskip("ctranslate2")
-    save(network_of(SMALL), numbers(SMALL.vocabulary), tmp_path, start=SPECIAL.start, stop=SPECIAL.stop)
-    names = [TORCH, *([COMPILED, COMPILED_INT8] if native() is not None else []), TRANSFORMERS, CT2, CT2_INT8]
+    export(network_of(SMALL), numbers(SMALL.vocabulary), tmp_path, start=SPECIAL.start, stop=SPECIAL.stop)
+    names = [TORCH, *([COMPILED, COMPILED_INT8] if load_library() is not None else []), TRANSFORMERS, CT2, CT2_INT8]
     for cell in (Cell(1, 1), Cell(3, 2)):
         turns = decode.candidates(SMALL, cell, True, tmp_path)
         assert list(turns) == names
@@ -128,7 +128,7 @@ def test_each_candidate_takes_a_turn(tmp_path: Path) -> None:
 def test_ours_alone_without_peers() -> None:
     [(cell, taken)] = decode.milliseconds(SMALL, peers=False, cells=[Cell(1, 1)])
     assert cell == Cell(1, 1)
-    assert set(taken) == {TORCH, *([COMPILED, COMPILED_INT8] if native() is not None else [])}
+    assert set(taken) == {TORCH, *([COMPILED, COMPILED_INT8] if load_library() is not None else [])}
 
 
 def test_the_fastest_setting_stays() -> None:

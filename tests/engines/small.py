@@ -10,8 +10,8 @@ from torch import nn
 
 from clearhead import config
 from clearhead.decode import Settings, SpecialTokens, generate_batch
-from clearhead.engines.compiled import Compiled
-from clearhead.engines.compiler import native
+from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.engine import NativeEngine
 from clearhead.models.build import Sizes, build
 
 VOCABULARY = 37
@@ -35,11 +35,11 @@ def make(task: str, *parts: str, seed: int = 5, vocabulary: int = VOCABULARY) ->
     return network
 
 
-def native_of(network: nn.Module, int8: bool = False) -> Compiled:
+def native_of(network: nn.Module, int8: bool = False) -> NativeEngine:
     """The same as native code."""
-    library = native()
+    library = load_library()
     assert library is not None
-    return Compiled(network, library, int8=int8)  # type: ignore[arg-type]
+    return NativeEngine(network, library, int8=int8)  # type: ignore[arg-type]
 
 
 def sources(rows: int) -> torch.Tensor:

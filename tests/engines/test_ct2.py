@@ -10,9 +10,9 @@ import torch
 from clearhead.config import CONFIGS, Task
 from clearhead.decode import Hypothesis, Prompts, Settings, SpecialTokens, generate, generate_batch
 from clearhead.engines import ct2
-from clearhead.engines.ct2 import Ct2, open_ct2
+from clearhead.engines.ct2 import Ct2Engine, open_ct2
+from clearhead.engines.ct2_export import export, numbers
 from clearhead.errors import ConfigError, EngineError
-from clearhead.interop.ct2 import numbers, save
 from clearhead.models.build import Sizes, build
 
 library = pytest.importorskip("ctranslate2")
@@ -39,7 +39,7 @@ def translator() -> Any:
 
 
 @pytest.fixture(scope="module")
-def engine(translator: Any) -> Ct2:
+def engine(translator: Any) -> Ct2Engine:
     return open_ct2(translator, numbers(V), SPECIAL, None)
 
 
@@ -49,7 +49,7 @@ def writer() -> Any:
 
 
 @pytest.fixture(scope="module")
-def generator(writer: Any) -> Ct2:
+def generator(writer: Any) -> Ct2Engine:
     return open_ct2(writer, numbers(V), SPECIAL, None)
 
 
@@ -82,9 +82,9 @@ def ids_of(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
     ids=str,
 )
 def test_it_translates_as_we_do(
-    settings: Settings, rows: int, translator: Any, engine: Ct2, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, rows: int, translator: Any, engine: Ct2Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ct2, "ROWS", rows)
+    monkeypatch.setattr(ct2, "BATCH", rows)
     ours = generate_batch(translator, sources(), SPECIAL, settings)
     theirs = engine.generate_batch(sources(), SPECIAL, settings)
     assert ids_of(theirs) == ids_of(ours)
@@ -103,7 +103,7 @@ def test_it_translates_as_we_do(
     ],
     ids=str,
 )
-def test_scores_and_log_probabilities_are_ours(settings: Settings, translator: Any, engine: Ct2) -> None:
+def test_scores_and_log_probabilities_are_ours(settings: Settings, translator: Any, engine: Ct2Engine) -> None:
     ours = generate_batch(translator, sources(), SPECIAL, settings)
     theirs = engine.generate_batch(sources(), SPECIAL, settings)
     for own, other in zip(ours, theirs, strict=True):
@@ -121,7 +121,7 @@ def test_some_texts_stop_and_some_are_cut(translator: Any) -> None:
     assert 0 < sum(finished) < len(finished)
 
 
-def test_nothing_in_nothing_out(engine: Ct2) -> None:
+def test_nothing_in_nothing_out(engine: Ct2Engine) -> None:
     assert engine.generate_batch([], SPECIAL, Settings()) == []
     [[nothing], [something]] = engine.generate_batch([[], [7, 11]], SPECIAL, Settings(return_logprobs=True))
     assert nothing.ids == []
@@ -130,7 +130,7 @@ def test_nothing_in_nothing_out(engine: Ct2) -> None:
     assert ids_of(engine.generate_batch([[7, 11]], SPECIAL, Settings(max_tokens=0))) == [[[]]]
 
 
-def test_drawing_stays_among_the_likeliest(translator: Any, engine: Ct2) -> None:
+def test_drawing_stays_among_the_likeliest(translator: Any, engine: Ct2Engine) -> None:
     source, settings = [7, 11, 5], Settings(max_tokens=1, temperature=2.0, top_k=3, top_p=0.9)
     with torch.inference_mode():
         logits = translator(torch.tensor([[*source, SPECIAL.stop]]), torch.tensor([[SPECIAL.start]]))[0, -1]
@@ -156,19 +156,19 @@ def test_drawing_stays_among_the_likeliest(translator: Any, engine: Ct2) -> None
     ],
     ids=str,
 )
-def test_what_it_takes_otherwise_is_refused(settings: Settings, named: str, engine: Ct2) -> None:
-    with pytest.raises(EngineError, match=f"the engine ct2 cannot do {named}.*; use another engine"):
+def test_what_it_takes_otherwise_is_refused(settings: Settings, named: str, engine: Ct2Engine) -> None:
+    with pytest.raises(EngineError, match=f"the engine ct2 does not support {named}.*; use another engine"):
         engine.generate_batch(sources(), SPECIAL, settings)
 
 
-def test_tokens_that_are_none_are_refused(engine: Ct2) -> None:
+def test_tokens_that_are_none_are_refused(engine: Ct2Engine) -> None:
     with pytest.raises(ConfigError, match="banned_tokens: there is no token 37 in the vocabulary"):
         engine.generate_batch(sources(), SPECIAL, Settings(banned_tokens=(37,)))
 
 
 def test_a_source_longer_than_the_positions_is_one_sentence(tmp_path: Path) -> None:
     short = open_ct2(make("translate", positions="learned"), numbers(V), SPECIAL, None)
-    with pytest.raises(EngineError, match=r"CTranslate2 cannot go on: .*positions.*; use another engine"):
+    with pytest.raises(EngineError, match=r"CTranslate2 failed: .*positions.*; use another engine"):
         short.generate_batch([[7] * 67], SPECIAL, Settings(max_tokens=3))
 
 
@@ -185,14 +185,17 @@ def test_a_source_longer_than_the_positions_is_one_sentence(tmp_path: Path) -> N
     ],
     ids=str,
 )
-def test_it_goes_on_as_we_do(settings: Settings, writer: Any, generator: Ct2) -> None:
+def test_it_goes_on_as_we_do(settings: Settings, writer: Any, generator: Ct2Engine) -> None:
     for prompt in sources():
         [[ours]] = generate(writer, writer.start(), Prompts([prompt]), settings)
-        assert list(generator.generate(prompt, settings)) == ours.ids
+        assert list(generator.stream(prompt, settings)) == ours.ids
+        for stop in {*ours.ids[2:3], *ours.ids[-1:]} if settings.beam_width == 1 else ():
+            [[stopped]] = generate(writer, writer.start(), Prompts([prompt], stop), settings)
+            assert list(generator.stream(prompt, settings, stop)) == stopped.ids
 
 
-def test_tokens_come_one_by_one(generator: Ct2) -> None:
-    tokens = generator.generate([7, 11], Settings(max_tokens=100_000, temperature=1.0))
+def test_tokens_come_one_by_one(generator: Ct2Engine) -> None:
+    tokens = generator.stream([7, 11], Settings(max_tokens=100_000, temperature=1.0))
     assert len([next(tokens) for _ in range(5)]) == 5
     tokens.close()
 
@@ -200,20 +203,20 @@ def test_tokens_come_one_by_one(generator: Ct2) -> None:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        (Settings(no_repeat_ngram=2), "no_repeat_ngram=2 after a prompt, which it would not count"),
+        (Settings(no_repeat_ngram=2), "no_repeat_ngram=2 after a prompt, which it would ignore"),
         (Settings(repetition_penalty=1.5), "repetition_penalty=1.5 after a prompt"),
         (Settings(beam_width=3, banned_tokens=(7,)), r"banned_tokens=\(7,\) with beam_width=3"),
     ],
     ids=str,
 )
-def test_what_it_generates_otherwise_is_refused(settings: Settings, named: str, generator: Ct2) -> None:
-    with pytest.raises(EngineError, match=f"the engine ct2 cannot do {named}"):
-        list(generator.generate([7], settings))
+def test_what_it_generates_otherwise_is_refused(settings: Settings, named: str, generator: Ct2Engine) -> None:
+    with pytest.raises(EngineError, match=f"the engine ct2 does not support {named}"):
+        list(generator.stream([7], settings))
 
 
-def test_a_model_does_what_it_can(engine: Ct2, generator: Ct2) -> None:
+def test_a_model_does_what_it_can(engine: Ct2Engine, generator: Ct2Engine) -> None:
     with pytest.raises(EngineError, match="this model cannot generate"):
-        list(engine.generate([7], Settings()))
+        list(engine.stream([7], Settings()))
     with pytest.raises(EngineError, match="this model cannot translate"):
         generator.generate_batch([[7]], SPECIAL, Settings())
 
@@ -222,7 +225,7 @@ def test_the_copy_is_made_once_and_again_for_other_weights(
     translator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Path] = []
-    monkeypatch.setattr(ct2, "save", lambda *rest, **more: (made.append(rest[2]), save(*rest, **more)))
+    monkeypatch.setattr(ct2, "export", lambda *rest, **more: (made.append(rest[2]), export(*rest, **more)))
     folder = tmp_path / "ct2"
     first = open_ct2(translator, numbers(V), SPECIAL, folder)
     assert [path.name for path in tmp_path.iterdir()] == ["ct2"]
@@ -243,14 +246,14 @@ def test_the_copy_is_made_once_and_again_for_other_weights(
 def test_a_folder_that_is_no_copy_is_left_alone(writer: Any, tmp_path: Path) -> None:
     (tmp_path / "ct2").mkdir()
     (tmp_path / "ct2" / "letter.txt").write_text("dear", encoding="utf-8")
-    assert list(open_ct2(writer, numbers(V), SPECIAL, tmp_path / "ct2").generate([7], Settings(max_tokens=3)))
+    assert list(open_ct2(writer, numbers(V), SPECIAL, tmp_path / "ct2").stream([7], Settings(max_tokens=3)))
     assert [path.name for path in (tmp_path / "ct2").iterdir()] == ["letter.txt"]
 
 
 def test_a_place_that_cannot_be_written_is_no_obstacle(writer: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     engine = open_ct2(writer, numbers(V), SPECIAL, tmp_path / "file" / "ct2")
-    assert len(list(engine.generate([7], Settings(max_tokens=3)))) == 3
+    assert len(list(engine.stream([7], Settings(max_tokens=3)))) == 3
 
 
 @pytest.mark.parametrize("task", ["translate", "lm"])
@@ -258,10 +261,8 @@ def test_a_copy_that_says_something_else_is_refused(
     task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = make(task, seed=7)
-    monkeypatch.setattr(ct2, "save", lambda _, *rest, **more: save(wrong, *rest, **more))
-    with pytest.raises(
-        EngineError, match=r"the copy for CTranslate2 says token \d+ where the model itself finds another"
-    ):
+    monkeypatch.setattr(ct2, "export", lambda _, *rest, **more: export(wrong, *rest, **more))
+    with pytest.raises(EngineError, match=r"the copy for CTranslate2 generates token \d+ where another one has"):
         open_ct2(make(task), numbers(V), SPECIAL, tmp_path / "ct2", examples=[[5, 7]])
     assert list(tmp_path.iterdir()) == []
 
@@ -272,7 +273,7 @@ def test_a_copy_is_checked_on_what_the_model_can_read() -> None:
     assert all(pad not in row for row in ct2._random_texts(V, odd))
     short = make("lm", positions="learned", max_length=13)
     engine = open_ct2(short, numbers(V), SPECIAL, None, examples=[[7] * 29, []])
-    assert len(list(engine.generate([7], Settings(max_tokens=12)))) == 12
+    assert len(list(engine.stream([7], Settings(max_tokens=12)))) == 12
 
 
 def test_equally_likely_tokens_may_differ() -> None:
@@ -282,9 +283,9 @@ def test_equally_likely_tokens_may_differ() -> None:
     twin = 13 if best != 13 else 17
     with torch.no_grad():
         network.output.linear.weight[twin] = network.output.linear.weight[best]
-    ct2._must_agree(network, SPECIAL, [5], [best, 8], [twin, 9])
-    with pytest.raises(EngineError, match=f"says token {worst} where"):
-        ct2._must_agree(network, SPECIAL, [5], [best, 8], [worst, 9])
+    ct2._check_equal(network, SPECIAL, [5], [best, 8], [twin, 9])
+    with pytest.raises(EngineError, match=f"generates token {worst} where"):
+        ct2._check_equal(network, SPECIAL, [5], [best, 8], [worst, 9])
 
 
 def test_the_fingerprint_is_of_all_that_counts(translator: Any) -> None:

@@ -31,12 +31,12 @@ from clearhead.bench.measure import MakeTurn, Turn, side_by_side_apart
 from clearhead.config import TranslateModel
 from clearhead.data import read
 from clearhead.decode import Prompts, Settings, SpecialTokens, generate, generate_batch
-from clearhead.engines.compiled import Compiled
-from clearhead.engines.compiler import native
-from clearhead.engines.ct2 import PATIENCE, Ct2, open_ct2
-from clearhead.engines.flat import Flat
+from clearhead.engines.ct2 import PATIENCE, Ct2Engine, open_ct2
+from clearhead.engines.ct2_export import export, library, numbers
+from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.threads import cores
-from clearhead.interop.ct2 import library, numbers, save, tokens_of
+from clearhead.engines.torchscript import TorchScriptEngine
 from clearhead.models.initialise import initialise
 from clearhead.models.seq2seq import Seq2Seq
 
@@ -133,7 +133,7 @@ def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iter
     """The median milliseconds of each engine, cell by cell."""
     with TemporaryDirectory() as folder:
         if peers:
-            save(network_of(size), numbers(size.vocabulary), folder, start=SPECIAL.start, stop=SPECIAL.stop)
+            export(network_of(size), numbers(size.vocabulary), folder, start=SPECIAL.start, stop=SPECIAL.stop)
         for cell in cells:
             trials = 1 + TRIES * (len(THREADS) + (cell.batch > 1))
             yield cell, side_by_side_apart(candidates(size, cell, peers, Path(folder)), size.rounds, warm_up=trials)
@@ -141,8 +141,8 @@ def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iter
 
 def candidates(size: Size, cell: Cell, peers: bool, folder: Path) -> dict[str, MakeTurn]:
     """What makes each engine's turn; the folder holds the model for CTranslate2."""
-    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, partial(Flat, many=True))}
-    if native() is not None:
+    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, partial(TorchScriptEngine, many=True))}
+    if load_library() is not None:
         found[COMPILED] = partial(our_turn, size, cell, _compiled)
         found[COMPILED_INT8] = partial(our_turn, size, cell, _compiled_int8)
     if peers:
@@ -186,13 +186,13 @@ def our_turn(size: Size, cell: Cell, engine: Callable[[Seq2Seq], Any]) -> Tuned:
     return Tuned(settings)
 
 
-def _compiled(network: Seq2Seq, int8: bool = False) -> Compiled:
-    code = native()
+def _compiled(network: Seq2Seq, int8: bool = False) -> NativeEngine:
+    code = load_library()
     assert code is not None
-    return Compiled(network, code, int8=int8)
+    return NativeEngine(network, code, int8=int8)
 
 
-def _compiled_int8(network: Seq2Seq) -> Compiled:
+def _compiled_int8(network: Seq2Seq) -> NativeEngine:
     return _compiled(network, int8=True)
 
 
@@ -273,7 +273,7 @@ def text_milliseconds(peers: bool, sources: list[list[int]]) -> dict[str, float]
     model = load(TEXT_MODEL)
     by_threads = {f"{TORCH}, {threads} threads": partial(torch_text_turn, sources, threads) for threads in THREADS}
     turns: dict[str, MakeTurn] = {**by_threads}
-    if native() is not None:
+    if load_library() is not None:
         turns[COMPILED] = partial(compiled_text_turn, sources, int8=False)
         turns[COMPILED_INT8] = partial(compiled_text_turn, sources, int8=True)
     with TemporaryDirectory() as folder:
@@ -298,9 +298,9 @@ def special_of(model: Model) -> SpecialTokens:
     return SpecialTokens(model.tokenizer.pad, model.tokenizer.start, model.tokenizer.stop)
 
 
-def copied(model: Model, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2:
+def copied(model: Model, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2Engine:
     """The model in CTranslate2."""
-    names = tokens_of(model.tokenizer)
+    names = model.engines.token_names()
     return open_ct2(model.network, names, special_of(model), folder, examples=examples, int8=int8)
 
 
@@ -308,7 +308,11 @@ def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
     """torch's operations."""
     model = load(TEXT_MODEL)
     turn = partial(
-        generate_batch, Flat(model.network, many=True), sources, special_of(model), Settings(beam_width=BEAMS)
+        generate_batch,
+        TorchScriptEngine(model.network, many=True),
+        sources,
+        special_of(model),
+        Settings(beam_width=BEAMS),
     )
     return partial(_with_threads, threads, turn)
 

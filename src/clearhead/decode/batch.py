@@ -36,7 +36,7 @@ class SpecialTokens:
 class SourceStepper(Stepper, Protocol):
     """A stepper that first reads a source."""
 
-    def start(self, *sources: Tensor) -> Any:
+    def start(self, source: Tensor, /) -> Any:
         """Padded sources (B, S) -> the state before the first token."""
         ...
 

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Request
@@ -176,7 +177,7 @@ async def generated_chunks(
     queue = ThreadQueue[TextChunk | Job](seconds)  # a chunk, or a job that has ended
     jobs = submit([replace(each, send=queue.put) for each in requests])
     for job in jobs:
-        job.answer.add_done_callback(lambda _, job=job: queue.put(job))
+        job.answer.add_done_callback(partial(_put_job, queue, job))
     running = len(jobs)
     try:
         while running:
@@ -189,6 +190,10 @@ async def generated_chunks(
     finally:
         for job in jobs:
             job.answer.cancel()
+
+
+def _put_job(queue: ThreadQueue[TextChunk | Job], job: Job, _: object) -> None:
+    queue.put(job)
 
 
 async def _gathered(chunks: AsyncIterator[TextChunk]) -> list[TextChunk]:

@@ -17,7 +17,7 @@ from clearhead.config import Config
 from clearhead.data import Pair
 from clearhead.data.collate import pad
 from clearhead.decode import Settings, SpecialTokens, generate_batch
-from clearhead.engines.flat import flat
+from clearhead.engines.torchscript import torchscript_engine
 from clearhead.errors import DataError
 from clearhead.models.build import Sizes
 from clearhead.run import ModelMeta
@@ -68,7 +68,7 @@ class Translate(WritingTask):
         """The best translation that is found of each source."""
         vocabulary = self.vocabulary
         special = SpecialTokens(vocabulary.pad, vocabulary.start, vocabulary.stop)
-        found = generate_batch(flat(model), sources, special, Settings(beam_width=self.beams))
+        found = generate_batch(torchscript_engine(model), sources, special, Settings(beam_width=self.beams))
         return vocabulary.decode_batch([hypotheses[0].ids for hypotheses in found])
 
     def example(self) -> Example:

@@ -1,9 +1,9 @@
-"""One token of every row through all blocks, in torch's operations, with as little between them as possible.
+"""One token of every row through all blocks, in torch operations with as little between them as possible.
 
-Queries, keys and values come from one product, caches are written in place, and matrices are kept the other way round,
-(in, out): for the few rows of a step that is several times faster than (out, in). The whole way is one function of
-TorchScript, which calls an operation in half the time that Python needs; without TorchScript it is the same function
-in Python.
+Queries, keys and values come from one product, caches are written in place, and matrices are stored transposed,
+(in, out): for the few rows of a step that is several times faster than (out, in). All blocks are one TorchScript
+function, which calls an operation in half the time that Python needs; without TorchScript the same function runs in
+Python.
 
     B rows about M sentences, S tokens seen, H heads, G key-value heads, K key size, V value size, D width
 """
@@ -20,45 +20,42 @@ from clearhead.nn.attention import Fused, share_heads
 from clearhead.nn.positions import turned
 
 
-class Past(NamedTuple):
-    """What the layers have seen of the text itself; lists have one for each, or none where there is no such thing.
-
-    The new token becomes the last.
-    """
+class SelfKV(NamedTuple):
+    """The self-attention cache; lists have one entry per layer, or none where the model has no such thing."""
 
     keys: list[Tensor]  # (B, G, room, K)
     values: list[Tensor]  # (B, G, room, V)
-    first: int  # place that is seen
-    last: int
-    turns: list[Tensor]  # (2, K): cosines and sines of the last place
-    biases: list[Tensor]  # (H, S): what is added to the scores
+    first: int  # index of the first visible token
+    last: int  # index of the new token
+    rotations: list[Tensor]  # (2, K): cosines and sines of the new token's position
+    biases: list[Tensor]  # (H, S): added to the scores
 
 
-class Across(NamedTuple):
-    """The M sentences that are looked at: their keys and values, or these and the matrices around them in one."""
+class CrossKV(NamedTuple):
+    """Keys and values of the M sources, or their products with the matrices around them (`CrossAttention.join`)."""
 
     keys: list[Tensor]  # of each layer, (M, G, S, K), or joined (M, D, H S); none in a language model
     values: list[Tensor]  # of each layer, (M, G, S, V), or joined (M, H S, D)
-    added: list[Tensor]  # of each layer, what joined keys are added to, (M, 1, H S); none where they are not joined
-    hidden: Tensor | None  # (M, 1, S): -inf where a sentence has ended; none where all are as long
+    added: list[Tensor]  # of each layer, the bias of joined keys, (M, 1, H S); empty where they are not joined
+    hidden: Tensor | None  # (M, 1, S): -inf at padding; None where all sources are equally long
 
 
-def some_of(across: Across, sentences: Tensor) -> Across:
-    """Some sentences, in this order."""
-    hidden = across.hidden
-    return Across(
-        [each.index_select(0, sentences) for each in across.keys],
-        [each.index_select(0, sentences) for each in across.values],
-        [each.index_select(0, sentences) for each in across.added],
+def select_sources(source: CrossKV, sentences: Tensor) -> CrossKV:
+    """Some of the sources, in this order."""
+    hidden = source.hidden
+    return CrossKV(
+        [each.index_select(0, sentences) for each in source.keys],
+        [each.index_select(0, sentences) for each in source.values],
+        [each.index_select(0, sentences) for each in source.added],
         None if hidden is None else hidden.index_select(0, sentences),
     )
 
 
-class Product(nn.Module):
-    """x W + b for several linear maps of the same x, whose outputs stand side by side."""
+class FusedLinear(nn.Module):
+    """x W + b for several linear maps of the same x, their outputs side by side."""
 
     def __init__(self, *parts: nn.Linear, scale: float = 1.0):
-        """The outputs of the first part are scaled."""
+        """`scale` multiplies the outputs of the first part."""
         super().__init__()
         weights: list[Tensor] = [part.weight for part in parts]
         weights[0] = weights[0] * scale
@@ -73,8 +70,8 @@ class Product(nn.Module):
         return x.mm(self.weight) if bias is None else torch.addmm(bias, x, self.weight)
 
 
-class Around(nn.Module):
-    """Add & norm in its three placements: after(x + inside(part(before(x))))."""
+class Residual(nn.Module):
+    """The residual connection in its three norm placements: after(x + inside(sublayer(before(x))))."""
 
     def __init__(self, residual: AddNorm):
         super().__init__()
@@ -85,7 +82,7 @@ class Around(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Queries, keys and values by one product; the past comes from the cache."""
+    """Queries, keys and values by one product; earlier ones come from the cache."""
 
     def __init__(self, layer: MultiHeadAttention):
         super().__init__()
@@ -95,37 +92,37 @@ class SelfAttention(nn.Module):
             layer.key_dim,
             layer.value_dim,
         )
-        self.project = Product(layer.query, layer.key, layer.value, scale=_scale(layer))
-        self.output = Product(layer.output)
+        self.project = FusedLinear(layer.query, layer.key, layer.value, scale=_scale(layer))
+        self.output = FusedLinear(layer.output)
         self.widths = [self.heads * self.key_dim, self.groups * self.key_dim, self.groups * self.value_dim]
 
-    def forward(self, x: Tensor, past: Past, number: int) -> Tensor:
+    def forward(self, x: Tensor, cache: SelfKV, number: int) -> Tensor:
         """(B, D) -> (B, D)."""
-        keys, values, first, last = past.keys[number], past.values[number], past.first, past.last
+        keys, values, first, last = cache.keys[number], cache.values[number], cache.first, cache.last
         rows, seen = x.size(0), last + 1 - first
         q, k, v = torch.split_with_sizes(self.project(x), self.widths, dim=1)
         q, k = q.view(rows, self.heads, self.key_dim), k.view(rows, self.groups, self.key_dim)
-        if len(past.turns) > 0:
-            turn = past.turns[number]
-            q, k = turned(q, turn[0], turn[1]), turned(k, turn[0], turn[1])
+        if len(cache.rotations) > 0:
+            rotation = cache.rotations[number]
+            q, k = turned(q, rotation[0], rotation[1]), turned(k, rotation[0], rotation[1])
         keys.select(2, last).copy_(k)
         values.select(2, last).copy_(v.view(rows, self.groups, self.value_dim))
         pairs = rows * self.groups
         known = keys.narrow(2, first, seen).view(pairs, seen, self.key_dim).transpose(1, 2)
         scores = torch.bmm(q.reshape(pairs, -1, self.key_dim), known)  # (B G, H / G, S)
-        if len(past.biases) > 0:
-            scores = (scores.view(rows, self.heads, seen) + past.biases[number]).view(pairs, -1, seen)
+        if len(cache.biases) > 0:
+            scores = (scores.view(rows, self.heads, seen) + cache.biases[number]).view(pairs, -1, seen)
         mixed = torch.bmm(scores.softmax(-1), values.narrow(2, first, seen).view(pairs, seen, self.value_dim))
         return self.output(mixed.view(rows, -1))
 
 
 class CrossAttention(nn.Module):
-    """Queries alone: keys and values of the source are there, and all rows of a sentence look at the same ones."""
+    """Queries alone: keys and values of the source are known, and all rows of a source share them."""
 
     def __init__(self, layer: MultiHeadAttention):
         super().__init__()
         self.heads, self.key_dim = layer.heads, layer.key_dim
-        self.query, self.output = Product(layer.query, scale=_scale(layer)), Product(layer.output)
+        self.query, self.output = FusedLinear(layer.query, scale=_scale(layer)), FusedLinear(layer.output)
 
     def forward(self, x: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> Tensor:
         """(B, D) -> (B, D); keys (M, G, S, K), values (M, G, S, V); `hidden` (M, 1, S) is added to the scores."""
@@ -139,9 +136,9 @@ class CrossAttention(nn.Module):
         return self.output(mixed.reshape(x.size(0), -1))
 
     def join(self, keys: Tensor, values: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys (M, G, S, K) and values (M, G, S, V), and the matrices before and after them, once and for all.
+        """Keys (M, G, S, K) and values (M, G, S, V), multiplied with the matrices before and after them.
 
-        x (W_Q Kᵀ) instead of (x W_Q) Kᵀ: for short sentences that is less to multiply. Gives what `joined` takes.
+        x (W_Q Kᵀ) instead of (x W_Q) Kᵀ: for short sources that is less to multiply. Returns the arguments of `joined`.
         """
         keys, values = share_heads(keys, self.heads), share_heads(values, self.heads)
         query = self.query.weight.view(-1, self.heads, self.key_dim)  # (D, H, K)
@@ -156,7 +153,7 @@ class CrossAttention(nn.Module):
         )
 
     def joined(self, x: Tensor, keys: Tensor, values: Tensor, added: Tensor) -> Tensor:
-        """(B, D) -> (B, D) with keys (M, D, H S), values (M, H S, D) and what is added to the scores, (M, 1, H S)."""
+        """(B, D) -> (B, D) with keys (M, D, H S), values (M, H S, D) and a bias of the scores, (M, 1, H S)."""
         sentences, wide = keys.size(0), keys.size(2)
         scores = torch.baddbmm(added, x.view(sentences, -1, x.size(1)), keys)  # (M, B / M, H S)
         weights = scores.view(sentences, -1, wide // self.heads).softmax(-1).view(sentences, -1, wide)
@@ -165,18 +162,18 @@ class CrossAttention(nn.Module):
 
 
 def _scale(layer: MultiHeadAttention) -> float:
-    """What scores are multiplied with: queries are, once and for all."""
+    """The scale of the scores, which is multiplied into the query weights."""
     assert isinstance(layer.kernel, Fused)
     scale = layer.kernel.scales[layer.kernel.score]
     return layer.key_dim**-0.5 if scale is None else scale
 
 
-class Feed(nn.Module):
+class FeedForwardLayer(nn.Module):
     """Linear, nonlinearity, linear."""
 
     def __init__(self, part: FeedForward):
         super().__init__()
-        self.inner, self.outer = Product(part.inner), Product(part.outer)
+        self.inner, self.outer = FusedLinear(part.inner), FusedLinear(part.outer)
         self.activation = nn.ReLU() if part.activation is F.relu else nn.GELU()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -184,12 +181,12 @@ class Feed(nn.Module):
         return self.outer(self.activation(self.inner(x)))
 
 
-class GatedFeed(nn.Module):
+class GatedFeedForward(nn.Module):
     """Gate and inner layer by one product."""
 
     def __init__(self, part: SwiGLU):
         super().__init__()
-        self.inner, self.outer = Product(part.gate, part.inner), Product(part.outer)
+        self.inner, self.outer = FusedLinear(part.gate, part.inner), FusedLinear(part.outer)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, D) -> (B, D)."""
@@ -198,28 +195,28 @@ class GatedFeed(nn.Module):
 
 
 class NoCross(nn.Module):
-    """Of a language model, which looks at nothing but its own text."""
+    """The cross-attention of a language model, which has none."""
 
-    def forward(self, x: Tensor, _across: Across, _number: int) -> Tensor:
-        """The same."""
+    def forward(self, x: Tensor, _across: CrossKV, _number: int) -> Tensor:
+        """x as it is."""
         return x
 
 
 class Cross(nn.Module):
-    """Cross-attention and what is around it."""
+    """Cross-attention with its residual connection."""
 
     def __init__(self, block: DecoderBlock):
         super().__init__()
-        self.around, self.attention = Around(block.residual2), CrossAttention(block.cross_attention)
+        self.residual, self.attention = Residual(block.residual2), CrossAttention(block.cross_attention)
 
-    def forward(self, x: Tensor, across: Across, number: int) -> Tensor:
+    def forward(self, x: Tensor, source: CrossKV, number: int) -> Tensor:
         """(B, D) -> (B, D)."""
-        keys, values, inner = across.keys[number], across.values[number], self.around.before(x)
-        if len(across.added) > 0:
-            mixed = self.attention.joined(inner, keys, values, across.added[number])
+        keys, values, inner = source.keys[number], source.values[number], self.residual.before(x)
+        if len(source.added) > 0:
+            mixed = self.attention.joined(inner, keys, values, source.added[number])
         else:
-            mixed = self.attention(inner, keys, values, across.hidden)
-        return self.around.after(x + self.around.inside(mixed))
+            mixed = self.attention(inner, keys, values, source.hidden)
+        return self.residual.after(x + self.residual.inside(mixed))
 
 
 class Block(nn.Module):
@@ -228,64 +225,66 @@ class Block(nn.Module):
     def __init__(self, block: Any):
         super().__init__()
         is_decoder = isinstance(block, DecoderBlock)
-        self.around_self, self.attention = Around(block.residual1), SelfAttention(block.self_attention)
+        self.residual_self, self.attention = Residual(block.residual1), SelfAttention(block.self_attention)
         self.cross = Cross(block) if is_decoder else NoCross()
-        self.around_feed = Around(block.residual3 if is_decoder else block.residual2)
+        self.residual_feed_forward = Residual(block.residual3 if is_decoder else block.residual2)
         part = block.feed_forward
-        self.feed = GatedFeed(part) if isinstance(part, SwiGLU) else Feed(part)
+        self.feed_forward = GatedFeedForward(part) if isinstance(part, SwiGLU) else FeedForwardLayer(part)
 
-    def forward(self, x: Tensor, past: Past, across: Across, number: int) -> Tensor:
+    def forward(self, x: Tensor, cache: SelfKV, source: CrossKV, number: int) -> Tensor:
         """(B, D) -> (B, D)."""
-        return self.rest(x, self.attention(self.around_self.before(x), past, number), across, number)
+        return self.rest(x, self.attention(self.residual_self.before(x), cache, number), source, number)
 
-    def rest(self, x: Tensor, mixed: Tensor, across: Across, number: int) -> Tensor:
-        """x (B, D), and what self-attention made of it -> (B, D)."""
-        x = self.around_self.after(x + self.around_self.inside(mixed))
-        x = self.cross(x, across, number)
-        return self.around_feed.after(x + self.around_feed.inside(self.feed(self.around_feed.before(x))))
+    def rest(self, x: Tensor, mixed: Tensor, source: CrossKV, number: int) -> Tensor:
+        """x (B, D) and the output of self-attention (B, D) -> (B, D)."""
+        x = self.residual_self.after(x + self.residual_self.inside(mixed))
+        x = self.cross(x, source, number)
+        return self.residual_feed_forward.after(
+            x + self.residual_feed_forward.inside(self.feed_forward(self.residual_feed_forward.before(x)))
+        )
 
 
-class Token(nn.Module):
-    """All blocks, and the output."""
+class InlinedStack(nn.Module):
+    """All blocks and the output projection."""
 
     def __init__(self, stack: Any, output: nn.Linear):
         super().__init__()
         self.blocks = nn.ModuleList(Block(block) for block in stack.blocks)
-        self.norm, self.output = stack.norm, Product(output)
+        self.norm, self.output = stack.norm, FusedLinear(output)
 
-    def forward(self, x: Tensor, past: Past, across: Across) -> Tensor:
+    def forward(self, x: Tensor, cache: SelfKV, source: CrossKV) -> Tensor:
         """(B, D) -> logits (B, V)."""
         for number, block in enumerate(self.blocks):
-            x = block(x, past, across, number)
+            x = block(x, cache, source, number)
         return self.output(self.norm(x))
 
     @torch.jit.export
-    def write_greedily(
+    def generate_greedily(
         self,
         ids: Tensor,
         limits: Tensor,
         stop: int,
         table: Tensor,
         scale: float,
-        places: Tensor,
+        positions: Tensor,
         keys: list[Tensor],
         values: list[Tensor],
         last: int,
-        across: Across,
+        source: CrossKV,
     ) -> Tensor:
-        """The likeliest tokens after ids (B,), up to the limits (B,): (B, N), the stops too; then -1.
+        """The most likely tokens after ids (B,), up to the limits (B,): (B, N), the stop tokens included; then -1.
 
-        Tokens are rows of the table, scaled, with their places (P, D) added; what was read before ends at `last`. The
-        caches have room for all, and each row is about a sentence of its own. A row that has ended leaves the batch.
+        Tokens are rows of the table, scaled, plus their positions (P, D); the caches end before `last` and have room
+        for all tokens. Each row has its own source. A row that has ended leaves the batch.
         """
         rows = torch.arange(ids.size(0), device=ids.device)
-        written = torch.full((ids.size(0), int(limits.max())), -1, device=ids.device)
-        nothing: list[Tensor] = []
+        generated = torch.full((ids.size(0), int(limits.max())), -1, device=ids.device)
+        empty: list[Tensor] = []
         step = 0
         while rows.size(0) > 0:
-            x = torch.embedding(table, ids).mul_(scale) + places[last]
-            ids = self.forward(x, Past(keys, values, 0, last, nothing, nothing), across).max(-1)[1]
-            written[rows, step] = ids
+            x = torch.embedding(table, ids).mul_(scale) + positions[last]
+            ids = self.forward(x, SelfKV(keys, values, 0, last, empty, empty), source).max(-1)[1]
+            generated[rows, step] = ids
             step, last = step + 1, last + 1
             going = (ids != stop) & (limits > step)
             if not bool(going.all()):
@@ -293,15 +292,15 @@ class Token(nn.Module):
                 rows, ids, limits = rows[kept], ids[kept], limits[kept]
                 keys = [each.index_select(0, kept) for each in keys]
                 values = [each.index_select(0, kept) for each in values]
-                across = some_of(across, kept)
-        return written
+                source = select_sources(source, kept)
+        return generated
 
 
 def scripted(part: Any) -> Any:
-    """A module or a function in TorchScript, or as it is where this Python or this torch has none."""
+    """A module or a function in TorchScript, or as it is where TorchScript cannot compile it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return torch.jit.script(part)
-        except (AttributeError, OSError, RuntimeError, TypeError, ValueError):  # whatever it lacks: a part, the source
+        except (AttributeError, OSError, RuntimeError, TypeError, ValueError):  # an unsupported part, or no source code
             return part

@@ -1,4 +1,4 @@
-"""A model's parts as native code wants them: the structures of step.c, filled from the modules of nn/.
+"""The weights of a stack as native code reads them: the structures of step.c and search.c, filled from modules of nn/.
 
 D width, H heads, G key-value heads, K key size, V value size
 """
@@ -73,7 +73,7 @@ class CAttention(ctypes.Structure):
         ("cos", c_void_p),
         ("bias", c_void_p),
         ("heads", c_int32),
-        ("groups", c_int32),
+        ("kv_heads", c_int32),
         ("key_dim", c_int32),
         ("value_dim", c_int32),
         ("positions", c_int32),
@@ -91,12 +91,12 @@ class CBlock(ctypes.Structure):
     """One block."""
 
     _fields_ = (
-        ("around_self", CResidual),
-        ("around_cross", CResidual),
-        ("around_feed", CResidual),
+        ("residual_self", CResidual),
+        ("residual_cross", CResidual),
+        ("residual_feed_forward", CResidual),
         ("self", CAttention),
         ("cross", CAttention),
-        ("feed", CFeedForward),
+        ("feed_forward", CFeedForward),
     )
 
 
@@ -105,20 +105,22 @@ class CStack(ctypes.Structure):
 
     _fields_ = (
         ("blocks", POINTER(CBlock)),
-        ("last", CNorm),
+        ("final_norm", CNorm),
         ("output", CLinear),
         ("layers", c_int32),
         ("dim", c_int32),
     )
 
 
-class CPast(ctypes.Structure):
-    """What has been read and written."""
+class CCache(ctypes.Structure):
+    """Keys and values of the tokens that were read, in slots."""
 
     _fields_ = (
         ("keys", c_void_p),
         ("values", c_void_p),
         ("lists", c_void_p),
+        ("lengths", c_void_p),
+        ("firsts", c_void_p),
         ("slots", c_int64),
         ("length", c_int32),
         ("stride", c_int32),
@@ -128,7 +130,7 @@ class CPast(ctypes.Structure):
 
 
 class CMemory(ctypes.Structure):
-    """What is looked at across."""
+    """Keys and values of the sources, for cross-attention."""
 
     _fields_ = (
         ("keys", c_void_p),
@@ -142,55 +144,71 @@ class CMemory(ctypes.Structure):
 
 
 class CInput(ctypes.Structure):
-    """From tokens to vectors."""
+    """The token embedding."""
 
-    _fields_ = (("table", c_void_p), ("places", c_void_p), ("scale", c_float))
+    _fields_ = (("table", c_void_p), ("positions", c_void_p), ("scale", c_float))
 
 
-class COrder(ctypes.Structure):
-    """What is to be searched for."""
+class CSearchSettings(ctypes.Structure):
+    """Prompts, and how to search."""
 
     _fields_ = (
         ("prompts", c_void_p),
-        ("longest", c_void_p),
-        ("penalty", c_double),
+        ("max_tokens", c_void_p),
+        ("length_penalty", c_double),
         ("sentences", c_int32),
         ("prompt", c_int32),
-        ("beams", c_int32),
-        ("wanted", c_int32),
+        ("beam_width", c_int32),
+        ("n_best", c_int32),
         ("stop", c_int32),
         ("threads", c_int32),
     )
 
 
-class CTexts(ctypes.Structure):
-    """What is found."""
+class CSearchResults(ctypes.Structure):
+    """The hypotheses that a search found."""
 
     _fields_ = (
         ("tokens", c_void_p),
-        ("own", c_void_p),
+        ("logprobs", c_void_p),
         ("scores", c_void_p),
         ("lengths", c_void_p),
         ("room", c_int32),
     )
 
 
+STRUCTURES = (
+    CLinear,
+    CNorm,
+    CResidual,
+    CAttention,
+    CFeedForward,
+    CBlock,
+    CStack,
+    CCache,
+    CMemory,
+    CInput,
+    CSearchSettings,
+    CSearchResults,
+)  # in the order of `clearhead_structure_size`
+
+
 class Layout:
-    """The structures of one model, and the memory that they point to."""
+    """The structures of one stack, and the memory that they point to."""
 
     def __init__(self, stack: Encoder | Decoder, output: nn.Linear | None, library: ctypes.CDLL, int8: bool = False):
         self.panel, self.group, self.int8 = 2 * library.clearhead_width(), library.clearhead_group(), int8
-        self.kept: list[object] = []
+        self._memory: list[object] = []
         self.layers: list[MultiHeadAttention] = [block.self_attention for block in stack.blocks]  # type: ignore[misc]
         self.blocks = (CBlock * len(stack.blocks))(*(self._block(block) for block in stack.blocks))
-        self.last, self.output = self._norm(stack.norm), CLinear() if output is None else self._linear(output)
+        self.final_norm, self.output = self._norm(stack.norm), CLinear() if output is None else self._linear(output)
         self.positions, self._lock = 0, Lock()
         self.stack = self.reach(64)
 
     def reach(self, length: int) -> CStack:
-        """The stack, with tables of relative positions that are long enough.
+        """The stack with tables of relative positions for at least this length.
 
-        Longer ones make a new structure: another thread may still compute with the old one.
+        Longer tables make a new structure: another thread may still compute with the old one.
         """
         with self._lock:
             if length > self.positions:
@@ -204,8 +222,8 @@ class Layout:
             tables = self._tables(layer, length)
             block.self.sin, block.self.cos, block.self.bias = (x if x is None else self._keep(x) for x in tables)
             block.self.positions = length
-        self.kept.append(blocks)
-        return CStack(blocks, self.last, self.output, len(blocks), self.layers[0].dim)
+        self._memory.append(blocks)
+        return CStack(blocks, self.final_norm, self.output, len(blocks), self.layers[0].dim)
 
     def _tables(self, layer: MultiHeadAttention, length: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """sin and cos (T, K/2) of rotary positions, and the bias (H, 2T - 1) of each distance, from -(T - 1) on."""
@@ -227,7 +245,7 @@ class Layout:
         return CBlock(*around, own, cross, feed)
 
     def _attention(self, layer: MultiHeadAttention, crosses: bool = False) -> CAttention:
-        """Queries, keys and values by one product; across, keys and values by another, when the source is read."""
+        """Queries, keys and values by one product; in cross-attention, keys and values by another, once per source."""
         parts = [layer.query] if crosses else [layer.query, layer.key, layer.value]
         assert isinstance(layer.kernel, Fused)
         scale = layer.kernel.scales[layer.kernel.score]
@@ -236,7 +254,7 @@ class Layout:
             output=self._linear(layer.output),
             source=self._linear(layer.key, layer.value) if crosses else CLinear(),
             heads=layer.heads,
-            groups=layer.kv_heads,
+            kv_heads=layer.kv_heads,
             key_dim=layer.key_dim,
             value_dim=layer.value_dim,
             scale=layer.key_dim**-0.5 if scale is None else scale,
@@ -262,7 +280,7 @@ class Layout:
         return CNorm(self._keep(norm.weight), None if shift is None else self._keep(shift), norm.eps, kind)  # type: ignore[arg-type]
 
     def _linear(self, *parts: nn.Linear) -> CLinear:
-        """One product for several, whose outputs stand side by side."""
+        """One matrix for several linear maps of the same input, their outputs side by side."""
         weight = torch.cat([part.weight for part in parts])  # (out, in)
         bias = torch.cat([torch.zeros(part.out_features) if part.bias is None else part.bias for part in parts])
         outputs, inputs = weight.shape
@@ -279,33 +297,33 @@ class Layout:
         return CLinear(*map(self._keep, (panels, scale, bias, sums)), inputs, outputs, self.int8)
 
     def _keep(self, tensor: Tensor) -> int:
-        """The address of a copy that stays."""
+        """The address of a copy that lives as long as the layout."""
         own = tensor.detach().clone(memory_format=torch.contiguous_format)
-        self.kept.append(own)
+        self._memory.append(own)
         return own.data_ptr()
 
 
-def stack_that_writes(network: AttentionWriter | LanguageModel) -> Encoder | Decoder:
-    """The blocks that a token passes on its way to the next."""
+def decoder_stack(network: AttentionWriter | LanguageModel) -> Encoder | Decoder:
+    """The blocks between a token and the logits of the next."""
     return network.decoder if isinstance(network, AttentionWriter) else network.stack
 
 
-def input_that_is_written(network: AttentionWriter | LanguageModel) -> TokenInput:
-    """What makes vectors of the tokens that were written."""
+def decoder_input(network: AttentionWriter | LanguageModel) -> TokenInput:
+    """The embedding of the generated tokens."""
     return network.target if isinstance(network, AttentionWriter) else network.tokens
 
 
-def is_transformer_that_writes(network: object) -> TypeGuard[AttentionWriter | LanguageModel]:
-    """Whether it has steps at all."""
+def is_decoder(network: object) -> TypeGuard[AttentionWriter | LanguageModel]:
+    """Whether it is a Transformer that generates token by token."""
     return isinstance(network, AttentionWriter | LanguageModel) and not isinstance(network, MaskedLanguageModel)
 
 
-def unsupported(stack: nn.Module) -> Iterator[str]:
-    """The parts of a stack that the engines of our own do not have."""
+def unsupported_parts(stack: nn.Module) -> Iterator[str]:
+    """The parts of a stack that neither native code nor the TorchScript engine has."""
     for part in stack.modules():
         if isinstance(part, MultiHeadAttention) and not isinstance(part.kernel, Fused):
-            yield "a score or a way of weighing of its own"
+            yield "a custom attention score or normalisation"
         if isinstance(part, AddNorm) and not isinstance(part.norm, nn.LayerNorm | nn.RMSNorm):
             yield f"the norm {type(part.norm).__name__}"
         if isinstance(part, FeedForward) and part.activation not in (F.relu, F.gelu):
-            yield "an activation of its own"
+            yield "a custom activation"

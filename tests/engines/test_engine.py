@@ -8,16 +8,16 @@ from torch import nn
 
 from clearhead import config
 from clearhead.decode import Settings, SpecialTokens
-from clearhead.engines import choose
-from clearhead.engines.choose import MANY, Engines
-from clearhead.engines.compiled import Compiled
-from clearhead.engines.compiler import native
-from clearhead.engines.flat import Flat
+from clearhead.engines import engine
+from clearhead.engines.engine import COMPILE_MIN_TEXTS, Engines
+from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.engine import NativeEngine
+from clearhead.engines.torchscript import TorchScriptEngine
 from clearhead.errors import ConfigError, EngineError
 from clearhead.look.interventions import heads_off, positions_off, scale_off
 from clearhead.models.build import Sizes, build
 
-needs_compiler = pytest.mark.skipif(native() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+needs_compiler = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 SPECIAL = SpecialTokens(pad=0, start=1, stop=2)
 
 
@@ -33,40 +33,40 @@ def refuse() -> None:
 
 @needs_compiler
 def test_few_texts_never_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = native()
-    monkeypatch.setattr(choose, "native", refuse)
-    monkeypatch.setattr(choose, "kept", lambda: None)
+    library = load_library()
+    monkeypatch.setattr(engine, "load_library", refuse)
+    monkeypatch.setattr(engine, "load_cached", lambda: None)
     network = make()
-    assert isinstance(Engines(network).stepper(MANY - 1), Flat)
-    monkeypatch.setattr(choose, "kept", lambda: library)
-    assert isinstance(Engines(network).stepper(1), Compiled)
+    assert isinstance(Engines(network).stepper(COMPILE_MIN_TEXTS - 1), TorchScriptEngine)
+    monkeypatch.setattr(engine, "load_cached", lambda: library)
+    assert isinstance(Engines(network).stepper(1), NativeEngine)
 
 
 @needs_compiler
 def test_many_texts_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "kept", lambda: None)
+    monkeypatch.setattr(engine, "load_cached", lambda: None)
     engines = Engines(make())
-    assert isinstance(engines.stepper(1), Flat)
-    assert isinstance(engines.stepper(MANY), Compiled)
-    assert isinstance(engines.stepper(1), Compiled)  # now that it is there
+    assert isinstance(engines.stepper(1), TorchScriptEngine)
+    assert isinstance(engines.stepper(COMPILE_MIN_TEXTS), NativeEngine)
+    assert isinstance(engines.stepper(1), NativeEngine)  # now that it is there
 
 
 def test_where_nothing_can_be_compiled_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "native", lambda: None)
-    monkeypatch.setattr(choose, "kept", lambda: None)
+    monkeypatch.setattr(engine, "load_library", lambda: None)
+    monkeypatch.setattr(engine, "load_cached", lambda: None)
     engines = Engines(make())
-    assert isinstance(engines.stepper(MANY), Flat)
+    assert isinstance(engines.stepper(COMPILE_MIN_TEXTS), TorchScriptEngine)
     with pytest.raises(EngineError, match=r"^the engine compiled needs a C compiler \(cc, gcc or clang\); install one"):
         Engines(make(), "compiled").stepper()
 
 
 def test_what_must_not_be_compiled_is_not() -> None:
     network = make()
-    assert isinstance(Engines(network, "torch").stepper(MANY), Flat)
-    assert Engines(network).stepper(MANY, Settings(beam_width=2, coverage_penalty=0.5)) is network
+    assert isinstance(Engines(network, "torch").stepper(COMPILE_MIN_TEXTS), TorchScriptEngine)
+    assert Engines(network).stepper(COMPILE_MIN_TEXTS, Settings(beam_width=2, coverage_penalty=0.5)) is network
     rnn = make("model.architecture=rnn")
-    assert Engines(rnn).stepper(MANY) is rnn
-    with pytest.raises(EngineError, match="cannot run this model: it is no Transformer that writes; use"):
+    assert Engines(rnn).stepper(COMPILE_MIN_TEXTS) is rnn
+    with pytest.raises(EngineError, match="cannot run this model: it is not a Transformer that generates tokens; use"):
         Engines(rnn, "compiled").stepper()
 
 
@@ -87,7 +87,7 @@ def test_the_loss_of_int8_is_said_once_for_few_and_once_for_many() -> None:
         assert len(found) == len(texts)
     assert len(said) == 2
     assert said[0].startswith("int8 weights: ")
-    assert " of 1 texts are written as with float32" in said[0]
+    assert " of 1 texts are the same as with float32" in said[0]
     assert " of 32 texts" in said[1]
 
 

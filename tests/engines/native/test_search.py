@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from tests.engines.small import PARTS, POSITIONS, VOCABULARY, make, native_of, sources
 
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, generate, stream_tokens
-from clearhead.engines.compiled import Compiled
-from clearhead.engines.compiler import native
-from clearhead.engines.search import is_plain
+from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.engine import NativeEngine
+from clearhead.engines.native.search import is_plain
 
-pytestmark = pytest.mark.skipif(native() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 
 STOPS = st.sampled_from([None, 2, 7])
 
 
-def by_definition(model: Compiled, state: object, prompts: Prompts, chosen: Settings) -> list[list[Hypothesis]]:
+def by_definition(model: NativeEngine, state: object, prompts: Prompts, chosen: Settings) -> list[list[Hypothesis]]:
     """The same native steps, with the search of decode/ around them."""
     if chosen.beam_width > 1:
         return beam_search(model, state, prompts, chosen)
@@ -183,4 +183,4 @@ def test_longer_tables_of_places_leave_the_shorter_ones_alone() -> None:
     assert vectors.reach(5)
     before = vectors.structure()
     assert vectors.reach(500)
-    assert any(each.numel() and each.data_ptr() == before.places for each in vectors._kept)
+    assert any(each.numel() and each.data_ptr() == before.positions for each in vectors._older)

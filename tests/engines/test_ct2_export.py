@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from clearhead.config import CONFIGS, Task
+from clearhead.engines import ct2_export
 from clearhead.errors import EngineError
-from clearhead.interop import ct2
 from clearhead.models.build import Sizes, build
 from clearhead.text import Tokenizer
 
@@ -59,7 +59,7 @@ def make(task: Task, **settings: Any) -> Any:
 
 
 def saved(network: Any, folder: Path) -> str:
-    ct2.save(network, ct2.numbers(V), folder, start=START, stop=STOP)
+    ct2_export.export(network, ct2_export.numbers(V), folder, start=START, stop=STOP)
     return str(folder)
 
 
@@ -117,8 +117,8 @@ def test_a_language_model_says_the_same_of_every_token(settings: dict[str, Any],
         ("translate", {"positions": "alibi"}, "model.positions=alibi in an encoder"),
         ("lm", {"window": 5}, "model.window=5"),
         ("lm", {"key_dim": 7, "value_dim": 11}, "model.key_dim and model.value_dim that differ"),
-        ("translate", {"architecture": "rnn"}, "RnnSeq2Seq: it knows Transformers that translate or go on with a text"),
-        ("lm", {"objective": "masked"}, "MaskedLanguageModel: it knows Transformers that translate or go on with"),
+        ("translate", {"architecture": "rnn"}, "RnnSeq2Seq: only Transformers that translate or continue a text"),
+        ("lm", {"objective": "masked"}, "MaskedLanguageModel: only Transformers that translate"),
     ],
 )
 def test_what_cannot_be_expressed_is_named(task: Task, settings: dict[str, Any], named: str, tmp_path: Path) -> None:
@@ -131,9 +131,11 @@ def test_what_cannot_be_expressed_is_named(task: Task, settings: dict[str, Any],
 def test_the_files_name_our_tokens(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     tokenizer = Tokenizer.train("bpe", ["we are eating bread", "they are reading"], size=V)
-    names = ct2.tokens_of(tokenizer)
+    names = [tokenizer.token(index) for index in range(len(tokenizer))]
     network = make("translate")
-    ct2.save(network, [*names, *ct2.numbers(V - len(names))], tmp_path, start=tokenizer.start, stop=tokenizer.stop)
+    ct2_export.export(
+        network, [*names, *ct2_export.numbers(V - len(names))], tmp_path, start=tokenizer.start, stop=tokenizer.stop
+    )
     said = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     assert said["decoder_start_token"] == said["bos_token"] == "[START]"
     assert said["eos_token"] == "[STOP]"
@@ -146,16 +148,16 @@ def test_the_files_name_our_tokens(tmp_path: Path) -> None:
 
 def test_names_must_be_as_many_as_tokens(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    with pytest.raises(EngineError, match="a network of 37 tokens needs as many names for them, and got 36"):
-        ct2.save(make("lm"), ct2.numbers(V - 1), tmp_path, start=START, stop=STOP)
+    with pytest.raises(EngineError, match="a network of 37 tokens needs as many token names, and got 36"):
+        ct2_export.export(make("lm"), ct2_export.numbers(V - 1), tmp_path, start=START, stop=STOP)
 
 
 def test_names_are_made_unique() -> None:
-    assert doctest.testmod(ct2).failed == 0
-    assert ct2.unique(["a", "a", "a#1", "b"]) == ["a", "a#1", "a#1#2", "b"]
+    assert doctest.testmod(ct2_export).failed == 0
+    assert ct2_export.unique(["a", "a", "a#1", "b"]) == ["a", "a#1", "a#1#2", "b"]
 
 
 def test_without_the_library_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(EngineError, match="needs CTranslate2, not installed here; pip install ctranslate2"):
-        ct2.library()
+        ct2_export.library()

@@ -1,4 +1,4 @@
-"""Reading a source by native code: sentences end to end, without the padding that a batch would need.
+"""Encoding sources by native code: sentences end to end, without the padding that a batch would need.
 
 N sentences, S tokens of the longest, L layers, G key-value heads, K key size, V value size
 """
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 from torch import Tensor
 
-from clearhead.engines.layout import Layout, unsupported
-from clearhead.engines.threads import Threads
-from clearhead.engines.vectors import Vectors
+from clearhead.engines.native.embedding import TokenVectors
+from clearhead.engines.native.layout import Layout, unsupported_parts
+from clearhead.engines.threads import ThreadChooser
 from clearhead.models.seq2seq import Seq2Seq
 
 if TYPE_CHECKING:
@@ -24,29 +24,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """What the rows look at across."""
+    """Keys and values of encoded sentences, for cross-attention."""
 
     keys: Tensor  # (L, slots, G × K)
     values: Tensor  # (L, slots, G × V)
     lists: Tensor  # (N, S) int32, the slots of each sentence
-    lengths: Tensor  # (N,) int32, how many of them are real
+    lengths: Tensor  # (N,) int32, how many of them are no padding
 
 
 def can_read(network: AttentionWriter | LanguageModel) -> TypeGuard[Seq2Seq]:
-    """Whether there is an encoder, and native code has its parts; a window it has only for the past."""
-    return isinstance(network, Seq2Seq) and network.config.window is None and not [*unsupported(network.encoder)]
+    """Whether there is an encoder that native code supports; a window it has only for the decoder."""
+    return isinstance(network, Seq2Seq) and network.config.window is None and not [*unsupported_parts(network.encoder)]
 
 
 class Reader:
-    """The encoder of a model, and what its decoder needs of it."""
+    """The encoder of a model, and the cross-attention keys and values of its decoder."""
 
     def __init__(self, network: Seq2Seq, decoder: Layout, library: ctypes.CDLL, int8: bool):
-        self.pad, self.decoder, self.library, self.threads = network.pad, decoder, library, Threads()
+        self.pad, self.decoder, self.library, self.threads = network.pad, decoder, library, ThreadChooser()
         self.encoder = Layout(network.encoder, None, library, int8)
-        self.vectors = Vectors(network.source, concatenated=network.config.position_concat)
+        self.vectors = TokenVectors(network.source, concatenated=network.config.position_concat)
 
     def read(self, source: Tensor) -> Source | None:
-        """(N, S) -> keys and values of every layer; none where padding stands between tokens, or places are missing."""
+        """Padded sources (N, S) -> keys and values of every layer.
+
+        None where padding stands between tokens, or a source is longer than the table of positions.
+        """
         real = source != self.pad
         lengths = real.sum(1)
         begins = torch.cat((lengths.new_zeros(1), lengths.cumsum(0)))
@@ -61,10 +64,10 @@ class Reader:
         return Source(keys, values, (begins[:-1].unsqueeze(1) + places).int(), lengths.int())
 
     def _fill(self, ids: Tensor, begins: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Of all tokens end to end, (tokens,)."""
+        """Encode all tokens end to end, (tokens,), into keys and values."""
         longest = int(begins.diff().max())
         stacks = (self.encoder.reach(longest), self.vectors.structure(), self.decoder.stack)
-        with self.threads.chosen(len(ids)) as trial:
+        with self.threads.choose(len(ids)) as trial:
             failed = self.library.clearhead_read(
                 *map(ctypes.byref, stacks),
                 *map(_address, (ids, begins)),
@@ -73,7 +76,7 @@ class Reader:
                 trial.threads,
             )
         if failed:
-            raise MemoryError(f"no memory left to read {len(ids)} tokens")
+            raise MemoryError(f"out of memory while reading {len(ids)} tokens")
 
 
 def _address(tensor: Tensor) -> Any:

@@ -21,11 +21,11 @@ from tests.engines.small import (
 )
 
 from clearhead.decode import Prompts, Settings, generate
-from clearhead.engines import compiled
-from clearhead.engines.compiled import reasons_against
-from clearhead.engines.compiler import native
+from clearhead.engines.native import engine
+from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.engine import NativeEngine
 
-pytestmark = pytest.mark.skipif(native() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 
 
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)
@@ -64,7 +64,7 @@ def test_threads_change_no_bit(threads: int) -> None:
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
 def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "SLOTS", 7)
+    monkeypatch.setattr(engine, "SLOTS", 7)
     network = make("lm", f"model.positions={positions}")
     state = assert_same_through_a_window(network, native_of(network), near=2e-4)
     assert state.pool.keys.size(1) == 8 * 7  # of 2 × 60 tokens
@@ -106,11 +106,11 @@ def test_a_long_prompt_is_read_in_parts_of_any_size(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("task", "parts", "reason"),
     [
-        ("translate", ("model.score=additive",), "a score or a way of weighing of its own"),
+        ("translate", ("model.score=additive",), "a custom attention score or normalisation"),
         ("translate", ("model.norm=batch",), "the norm BatchNorm"),
-        ("translate", ("model.architecture=rnn",), "it is no Transformer that writes"),
+        ("translate", ("model.architecture=rnn",), "it is not a Transformer that generates tokens"),
     ],
 )
 def test_what_has_no_native_steps_says_why(task: str, parts: Sequence[str], reason: str) -> None:
-    assert reasons_against(make(task, *parts))[0] == reason
-    assert reasons_against(make(task).double()) == ["it computes in torch.float64 on cpu"]
+    assert NativeEngine.unsupported_features(make(task, *parts))[0] == reason
+    assert NativeEngine.unsupported_features(make(task).double()) == ["it computes in torch.float64 on cpu"]

@@ -1,4 +1,4 @@
-"""Flat steps say what the model says, to the last digits, whatever its parts, and through every change of rows."""
+"""The TorchScript engine equals the network to the last digits, whatever its parts, through every change of rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.engines.small import (
 
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.decode.stepper import rank
-from clearhead.engines import flat
-from clearhead.engines.choose import Engines
-from clearhead.engines.flat import ROOM, Flat, can_be_flat
+from clearhead.engines import torchscript
+from clearhead.engines.engine import Engines
+from clearhead.engines.torchscript import CAPACITY, TorchScriptEngine
 
 
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)
@@ -33,10 +33,10 @@ from clearhead.engines.flat import ROOM, Flat, can_be_flat
 def test_flat_steps_equal_the_models(
     task: str, positions: str, parts: Sequence[str], script: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flat, "MANY_STEPS", 1 if script else 1000)
-    monkeypatch.setattr(flat, "worth_joining", lambda *_: False)
+    monkeypatch.setattr(torchscript, "SCRIPT_MIN_STEPS", 1 if script else 1000)
+    monkeypatch.setattr(torchscript, "worth_joining", lambda *_: False)
     network = make(task, f"model.positions={positions}", *parts).double()
-    fast = Flat(network)  # type: ignore[arg-type]
+    fast = TorchScriptEngine(network)  # type: ignore[arg-type]
     assert_same_steps(network, fast, task, near=1e-10)
     assert isinstance(fast.one_token, torch.jit.ScriptModule) == script
     assert isinstance(fast.rank, torch.jit.ScriptFunction) == script
@@ -47,16 +47,16 @@ def test_flat_steps_equal_the_models(
 def test_joined_keys_and_values_equal_the_models(
     parts: Sequence[str], script: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flat, "MANY_STEPS", 1 if script else 1000)
-    monkeypatch.setattr(flat, "worth_joining", lambda *_: True)
+    monkeypatch.setattr(torchscript, "SCRIPT_MIN_STEPS", 1 if script else 1000)
+    monkeypatch.setattr(torchscript, "worth_joining", lambda *_: True)
     network = make("translate", *parts).double()
-    assert_same_steps(network, Flat(network), "translate", near=1e-10)  # type: ignore[arg-type]
+    assert_same_steps(network, TorchScriptEngine(network), "translate", near=1e-10)  # type: ignore[arg-type]
 
 
 def test_only_short_sentences_are_joined() -> None:
-    assert flat.worth_joining(layers=4, sentences=16, length=20, heads=4, dim=128)
-    assert not flat.worth_joining(layers=4, sentences=1, length=50, heads=4, dim=128)
-    assert not flat.worth_joining(layers=6, sentences=16, length=20, heads=8, dim=512)
+    assert torchscript.worth_joining(layers=4, sentences=16, length=20, heads=4, dim=128)
+    assert not torchscript.worth_joining(layers=4, sentences=1, length=50, heads=4, dim=128)
+    assert not torchscript.worth_joining(layers=6, sentences=16, length=20, heads=8, dim=512)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -69,35 +69,35 @@ def test_only_short_sentences_are_joined() -> None:
 )
 def test_the_same_texts_are_found(positions: str, parts: Sequence[str], beams: int, rows: int, seed: int) -> None:
     network = make("translate", f"model.positions={positions}", *parts, seed=seed).double()
-    assert_same_texts(network, Flat(network), beams, rows, near=1e-9)  # type: ignore[arg-type]
+    assert_same_texts(network, TorchScriptEngine(network), beams, rows, near=1e-9)  # type: ignore[arg-type]
 
 
 @torch.inference_mode()
 def test_beams_of_a_sentence_share_its_keys() -> None:
-    fast = Flat(make("translate"))  # type: ignore[arg-type]
+    fast = TorchScriptEngine(make("translate"))  # type: ignore[arg-type]
     state = fast.start(sources(3))
     shared = fast.reorder(state, torch.tensor([0, 0, 1, 1, 2, 2]))
-    assert shared.across.keys[0] is state.across.keys[0]
+    assert shared.source.keys[0] is state.source.keys[0]
     left = fast.reorder(shared, torch.tensor([4, 5, 1, 0]))  # the second sentence leaves, the others change places
-    assert torch.equal(left.across.keys[0], state.across.keys[0][[2, 0]])
+    assert torch.equal(left.source.keys[0], state.source.keys[0][[2, 0]])
     assert left.sentence == [0, 0, 1, 1]
     uneven = fast.reorder(left, torch.tensor([0, 2, 3]))
-    assert torch.equal(uneven.across.keys[0], state.across.keys[0][[2, 0, 0]])
+    assert torch.equal(uneven.source.keys[0], state.source.keys[0][[2, 0, 0]])
 
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
 def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flat, "MANY_STEPS", 30)  # half of the steps are TorchScript
+    monkeypatch.setattr(torchscript, "SCRIPT_MIN_STEPS", 30)  # half of the steps are TorchScript
     network = make("lm", f"model.positions={positions}").double()
-    state = assert_same_through_a_window(network, Flat(network), near=1e-10)  # type: ignore[arg-type]
-    assert state.keys[0].size(2) <= ROOM
+    state = assert_same_through_a_window(network, TorchScriptEngine(network), near=1e-10)  # type: ignore[arg-type]
+    assert state.keys[0].size(2) <= CAPACITY
 
 
 def test_what_has_parts_of_its_own_stays_as_it_is() -> None:
     usual, own = make("translate"), make("translate", "model.score=additive")
-    assert can_be_flat(usual)
-    assert not can_be_flat(own)
-    assert isinstance(Engines(usual, "torch").stepper(), Flat)
+    assert TorchScriptEngine.unsupported_features(usual) == []
+    assert TorchScriptEngine.unsupported_features(own) == ["a custom attention score or normalisation"] * 4
+    assert isinstance(Engines(usual, "torch").stepper(), TorchScriptEngine)
     assert Engines(own, "torch").stepper() is own
     assert Engines(usual, "torch").stepper(settings=Settings(beam_width=2, coverage_penalty=0.1)) is usual
 
@@ -107,11 +107,11 @@ def test_without_torchscript_it_is_the_same_in_python(monkeypatch: pytest.Monkey
         raise RuntimeError("TorchScript is not there")
 
     monkeypatch.setattr(torch.jit, "script", refuse)
-    monkeypatch.setattr(flat, "MANY_STEPS", 1)
+    monkeypatch.setattr(torchscript, "SCRIPT_MIN_STEPS", 1)
     network = make("translate").double()
-    fast = Flat(network)  # type: ignore[arg-type]
+    fast = TorchScriptEngine(network)  # type: ignore[arg-type]
     assert_same_steps(network, fast, "translate", near=1e-10)
-    assert fast.one_token is fast.token
+    assert fast.one_token is fast.inlined
     assert fast.rank is rank
 
 
@@ -129,7 +129,7 @@ def test_greedy_texts_in_torchscript_are_those_that_are_defined(
     data: st.DataObject, task: str, positions: str, parts: Sequence[str], stop: int | None, seed: int, dim: int
 ) -> None:
     network = make(task, f"model.dim={dim}", f"model.positions={positions}", *parts, seed=seed).double()
-    fast, rows = Flat(network, many=True), data.draw(st.integers(1, 5))  # type: ignore[arg-type]
+    fast, rows = TorchScriptEngine(network, many=True), data.draw(st.integers(1, 5))  # type: ignore[arg-type]
     limits = data.draw(st.lists(st.integers(1, 23), min_size=rows, max_size=rows))
     length = data.draw(st.integers(1, 4))
     prompts = Prompts([[(3 * row + 5 * place) % 37 for place in range(length)] for row in range(rows)], stop, limits)
@@ -154,7 +154,7 @@ def test_greedy_texts_in_torchscript_are_those_that_are_defined(
 )
 def test_what_is_more_than_greedy_is_left_to_python(part: str, asked: dict[str, Any]) -> None:
     network = make("translate", part).double()
-    fast, prompts = Flat(network, many=True), Prompts([[1], [1]], 2, [9, 9])  # type: ignore[arg-type]
+    fast, prompts = TorchScriptEngine(network, many=True), Prompts([[1], [1]], 2, [9, 9])  # type: ignore[arg-type]
     chosen = Settings(**asked)
     assert not fast.can_search(fast.start(sources(2)), prompts, chosen)
     found, expected = (generate(each, each.start(sources(2)), prompts, chosen) for each in (fast, network))  # type: ignore[operator, arg-type]
@@ -162,11 +162,11 @@ def test_what_is_more_than_greedy_is_left_to_python(part: str, asked: dict[str, 
 
 
 def test_rows_about_one_sentence_and_prompts_of_unequal_length_are_left_to_python() -> None:
-    fast = Flat(make("translate").double(), many=True)  # type: ignore[arg-type]
+    fast = TorchScriptEngine(make("translate").double(), many=True)  # type: ignore[arg-type]
     both = fast.reorder(fast.start(sources(2)), torch.tensor([1, 1]))
     assert not fast.can_search(both, Prompts([[1], [1]]), Settings())
     assert not fast.can_search(fast.start(sources(2)), Prompts([[1], [1, 3]]), Settings())
     assert not fast.can_search(fast.start(sources(2)), Prompts([[1], [1]], max_tokens=[0, 3]), Settings())
     too_long = Prompts([[1]], max_tokens=[100])
-    learned = Flat(make("translate", "model.positions=learned"), many=True)  # type: ignore[arg-type]
+    learned = TorchScriptEngine(make("translate", "model.positions=learned"), many=True)  # type: ignore[arg-type]
     assert not learned.can_search(learned.start(sources(1)), too_long, Settings())

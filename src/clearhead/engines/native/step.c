@@ -1,17 +1,17 @@
-/* Reading a source and one step of writing, for every stack of the lectures' blocks: what nn/block.py says, without
+/* Encoding a source and one decoding step, for every stack of the lectures' blocks: what nn/block.py computes, without
    Python between its parts.
 
    N tokens (all new ones of all rows), D width, H heads, G key-value heads, K key size, V value size
 
-   Keys and values of the past lie in slots, one for each token that any row has ever read. A row knows its past as a
-   list of slots, so beams that change places or leave move no keys: only their lists change.
+   The cache holds keys and values in slots, one for each token that any row has read. A row knows its tokens as a list
+   of slots, so beams that change places or leave move no keys: only their lists change. Rows may be of unequal length.
 
    Matrices are stored in panels of PANEL outputs: panel p holds, for each input, the weights of its PANEL outputs side
-   by side. A panel is used for all tokens before the next one is touched. Weights of one byte are multiplied as bytes
-   where the processor can do that, four inputs at a time: then the tokens are rounded to bytes, too.
+   by side. A panel is used for all tokens before the next one is touched. int8 weights are multiplied as bytes where
+   the processor can do that, four inputs at a time: then the tokens are quantized to bytes, too.
 
-   Everything runs inside one parallel region; each loop is shared by its threads, and ends where they meet.
-   What others may call has names of its own: the C library has a `step`, too.                                           */
+   Everything runs inside one parallel region; each loop is shared by its threads, and ends with a barrier.
+   Exported functions have a prefix: the C library has a `step`, too.                                                     */
 
 #include <math.h>
 #include <stdint.h>
@@ -22,13 +22,13 @@
 #endif
 
 #if defined(__AVX512F__)
-enum { WIDTH = 16, MOST = 12 };
+enum { WIDTH = 16, TILE_TOKENS = 12 };
 #elif defined(__AVX__)
-enum { WIDTH = 8, MOST = 6 };
+enum { WIDTH = 8, TILE_TOKENS = 6 };
 #else
-enum { WIDTH = 4, MOST = 6 };
+enum { WIDTH = 4, TILE_TOKENS = 6 };
 #endif
-enum { PANEL = 2 * WIDTH }; /* two registers of outputs, for up to MOST tokens at once */
+enum { PANEL = 2 * WIDTH }; /* two registers of outputs, for up to TILE_TOKENS tokens at once */
 #if defined(__AVX512VNNI__)
 enum { GROUP = 4 };
 #else
@@ -42,7 +42,7 @@ enum { RELU, GELU, SWIGLU };
 
 typedef struct {
     const void *panels;                         /* float, or int8 */
-    const float *scales, *bias;                 /* of each output, up to whole panels */
+    const float *scales, *bias;                 /* of each output, padded to whole panels */
     const float *sums;                          /* of the bytes of each output */
     int32_t in, out, bytes;                     /* bytes: the panels are int8, inputs in whole groups */
 } Linear;
@@ -50,7 +50,7 @@ typedef struct {
 typedef struct {
     uint8_t *bytes;                             /* (N, in), in whole groups: 128 stands for 0 */
     float *scales;                              /* (N,) */
-} Rounded;                                      /* room for tokens as bytes */
+} Quantized;                                      /* room for tokens as bytes */
 
 typedef struct {
     const float *gain, *shift;                  /* (D,); shift may be NULL */
@@ -63,11 +63,11 @@ typedef struct {
 } Residual;
 
 typedef struct {
-    Linear project, output;                     /* project: queries, then keys and values where they are the layer's own */
-    Linear source;                              /* keys and values of what is looked at across */
+    Linear project, output;                     /* project: queries, in self-attention also keys and values */
+    Linear source;                              /* keys and values of cross-attention */
     const float *sin, *cos;                     /* (positions, K / 2) of rotary positions, or NULL */
     const float *bias;                          /* (H, 2 positions - 1) added by distance from the most negative, or NULL */
-    int32_t heads, groups, key_dim, value_dim, positions;
+    int32_t heads, kv_heads, key_dim, value_dim, positions;
     float scale;
 } Attention;
 
@@ -77,50 +77,52 @@ typedef struct {
 } FeedForward;
 
 typedef struct {
-    Residual around_self, around_cross, around_feed;
-    Attention self, cross;                      /* cross.heads = 0: there is none */
-    FeedForward feed;
+    Residual residual_self, residual_cross, residual_feed_forward;
+    Attention self, cross;                      /* cross.heads = 0: no cross-attention */
+    FeedForward feed_forward;
 } Block;
 
 typedef struct {
     const Block *blocks;
-    Norm last;
+    Norm final_norm;
     Linear output;
     int32_t layers, dim;
 } Stack;
 
 typedef struct {
     float *keys, *values;                       /* (layers, slots, G K), (layers, slots, G V) */
-    const int32_t *lists;                       /* (rows, length): the slots of each row, new tokens included */
+    const int32_t *lists;                       /* (rows, stride): the slots of each row, new tokens included */
+    const int32_t *lengths;                     /* (rows,) slots in the list of each row; NULL: `length` in all */
+    const int32_t *firsts;                      /* (rows,) position of the first slot of each row; NULL: `first` in all */
     int64_t slots;
-    int32_t length, stride;                     /* slots seen by the last new token; distance between two lists */
-    int32_t first, window;                      /* position of a list's first slot; window 0: all the past is seen */
-} Past;
+    int32_t length, stride;                     /* slots in the longest list; distance between two lists */
+    int32_t first, window;                      /* window 0: every earlier token is visible */
+} Cache;
 
 typedef struct {
-    int64_t list, slot;                         /* where its list begins, and where its own key and value belong */
-    int32_t seen, place, position;              /* slots that it sees; which of them is its own; its position in the text */
-} View;                                         /* what a token sees of its own text */
+    int64_t list, slot;                         /* where its list begins; the slot of its own key and value */
+    int32_t seen, place, position;              /* visible slots; which of them is its own; its position in the text */
+} TokenView;                                    /* what self-attention of one token sees */
 
 typedef struct {
     float *keys, *values;                       /* (layers, slots, G K), (layers, slots, G V) */
     const int32_t *lists;
-    const View *views;                          /* (N,) */
+    const TokenView *views;                          /* (N,) */
     int64_t slots;
-    int32_t longest;                            /* slots that a token sees at most */
-} Own;
+    int32_t longest;                            /* the maximum number of slots that a token sees */
+} KeyValues;
 
 typedef struct {
     const float *keys, *values;                 /* (layers, slots, G K), (layers, slots, G V) */
     const int32_t *lists;                       /* (sentences, stride) */
-    const int32_t *lengths;                     /* (sentences,) how much of its list is real */
+    const int32_t *lengths;                     /* (sentences,) slots in its list */
     const int32_t *sentence;                    /* (rows,) */
     int64_t slots;
     int32_t stride;
 } Memory;
 
 typedef struct {
-    const float *table, *places;                /* (vocabulary, D); (positions, D) what is added to a token's, or NULL */
+    const float *table, *positions;                /* (vocabulary, D); (positions, D) added to the token vectors, or NULL */
     float scale;                                /* of the table's rows */
 } Input;
 
@@ -148,7 +150,7 @@ static inline vec of_bytes(const void *panel, int at) {
     static inline __attribute__((always_inline)) void NAME(                                                              \
         const float *x, int in, const void *panel, const float *scale, const float *bias, float *y, int stride,          \
         const int tokens) {                                                                                              \
-        vec low[MOST] = {0}, high[MOST] = {0};                                                                           \
+        vec low[TILE_TOKENS] = {0}, high[TILE_TOKENS] = {0};                                                                           \
         for (int i = 0; i < in; i++) {                                                                                   \
             vec a = LOAD(panel, i * PANEL), b = LOAD(panel, i * PANEL + WIDTH);                                          \
             _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {                                                  \
@@ -170,17 +172,17 @@ static inline int64_t in_groups(int in) { return (in + GROUP - 1) / GROUP * (int
 
 #if defined(__AVX512VNNI__)
 
-/* sum += four products of each lane; in assembler, since a compiler may not know that sums can stay where they are. */
+/* sum += four products of each lane; in assembler, so that the sums stay in their registers. */
 static inline void add_products(__m512i *sum, __m512i x, __m512i w) {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(w));
 }
 
 static inline __attribute__((always_inline)) void byte_tile(
-    const Linear *f, int64_t begin, const int8_t *panel, const Rounded *rounded, int64_t first, float *y, int stride,
+    const Linear *f, int64_t begin, const int8_t *panel, const Quantized *quantized, int64_t first, float *y, int stride,
     const int tokens) {
     int64_t in = in_groups(f->in);
-    const uint8_t *x = rounded->bytes + first * in;
-    __m512i low[MOST], high[MOST];
+    const uint8_t *x = quantized->bytes + first * in;
+    __m512i low[TILE_TOKENS], high[TILE_TOKENS];
     _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) low[t] = high[t] = _mm512_setzero_si512();
     for (int64_t i = 0; i < in; i += GROUP) {
         __m512i a = _mm512_loadu_si512(panel + i * PANEL), b = _mm512_loadu_si512(panel + i * PANEL + GROUP * WIDTH);
@@ -197,12 +199,12 @@ static inline __attribute__((always_inline)) void byte_tile(
         vec zero = 128.0f * of_floats(f->sums, begin + half * WIDTH);
         _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
             vec sum = (vec)_mm512_cvtepi32_ps(half ? high[t] : low[t]);
-            *(vec *)(y + (int64_t)t * stride + half * WIDTH) = (sum - zero) * (rounded->scales[first + t] * scale) + bias;
+            *(vec *)(y + (int64_t)t * stride + half * WIDTH) = (sum - zero) * (quantized->scales[first + t] * scale) + bias;
         }
     }
 }
 
-#define BYTES(N) byte_tile(f, begin, (const int8_t *)panel, rounded, first, into, stride, N)
+#define BYTES(N) byte_tile(f, begin, (const int8_t *)panel, quantized, first, into, stride, N)
 
 #else
 
@@ -217,15 +219,15 @@ TILE(widened_tile, of_bytes)
         else float_tile(x, f->in, panel, f->scales + begin, f->bias + begin, into, stride, N);                           \
         break;
 
-/* Some tokens (at most MOST) from `first` on by one panel; what is over of the last panel is not written. */
-static void tile(const Linear *f, int p, const float *x, const Rounded *rounded, float *y, int64_t first, int tokens) {
+/* Some tokens (at most TILE_TOKENS) from `first` on by one panel; outputs beyond the last are not written. */
+static void tile(const Linear *f, int p, const float *x, const Quantized *quantized, float *y, int64_t first, int tokens) {
     int64_t begin = (int64_t)p * PANEL;
     const char *panel = (const char *)f->panels + begin * (f->bytes ? in_groups(f->in) : f->in * (int64_t)sizeof(float));
-    float aside[MOST * PANEL];
+    float aside[TILE_TOKENS * PANEL];
     int whole = begin + PANEL <= f->out, stride = whole ? f->out : PANEL;
     x += first * f->in, y += first * f->out;
     float *into = whole ? y + begin : aside;
-    (void)rounded;
+    (void)quantized;
     switch (tokens) {
         CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 #if defined(__AVX512F__)
@@ -236,41 +238,41 @@ static void tile(const Linear *f, int p, const float *x, const Rounded *rounded,
         memcpy(y + (int64_t)t * f->out + begin, aside + t * PANEL, sizeof(float) * (f->out - begin));
 }
 
-/* x (N, in) as bytes, each token with a scale of its own. */
-static void round_tokens(const Linear *f, const float *x, const Rounded *rounded, int tokens) {
+/* x (N, in) as bytes, with one scale per token. */
+static void quantize_tokens(const Linear *f, const float *x, const Quantized *quantized, int tokens) {
     int64_t in = in_groups(f->in);
 #pragma omp for schedule(static)
     for (int t = 0; t < tokens; t++) {
         const float *from = x + (int64_t)t * f->in;
-        uint8_t *into = rounded->bytes + t * in;
+        uint8_t *into = quantized->bytes + t * in;
         float largest = 1e-30f;
         for (int i = 0; i < f->in; i++) largest = fabsf(from[i]) > largest ? fabsf(from[i]) : largest;
         float factor = 127.0f / largest;
         for (int i = 0; i < f->in; i++) into[i] = (uint8_t)(int32_t)(rintf(from[i] * factor) + 128.0f);
         for (int64_t i = f->in; i < in; i++) into[i] = 128;
-        rounded->scales[t] = largest / 127.0f;
+        quantized->scales[t] = largest / 127.0f;
     }
 }
 
 /* x (N, in) -> y (N, out) */
-static void linear(const Linear *f, const float *x, const Rounded *rounded, float *y, int tokens) {
-    int panels = (f->out + PANEL - 1) / PANEL, pieces = (tokens + MOST - 1) / MOST;
-    if (f->bytes && GROUP > 1) round_tokens(f, x, rounded, tokens);
+static void linear(const Linear *f, const float *x, const Quantized *quantized, float *y, int tokens) {
+    int panels = (f->out + PANEL - 1) / PANEL, pieces = (tokens + TILE_TOKENS - 1) / TILE_TOKENS;
+    if (f->bytes && GROUP > 1) quantize_tokens(f, x, quantized, tokens);
 #pragma omp for schedule(static)
     for (int p = 0; p < panels; p++)
         for (int piece = 0; piece < pieces; piece++) {
             int64_t first = (int64_t)tokens * piece / pieces, last = (int64_t)tokens * (piece + 1) / pieces;
-            tile(f, p, x, rounded, y, first, last - first);
+            tile(f, p, x, quantized, y, first, last - first);
         }
 }
 
-/* Room for so many tokens of at most so many inputs; whether there was memory. */
-static int make_rounded(Rounded *rounded, int64_t tokens, int in) {
-    rounded->bytes = malloc(tokens * in_groups(in)), rounded->scales = malloc(sizeof(float) * tokens);
-    return rounded->bytes && rounded->scales;
+/* Memory for `tokens` tokens of at most `in` inputs; 0 if there is none. */
+static int make_quantized(Quantized *quantized, int64_t tokens, int in) {
+    quantized->bytes = malloc(tokens * in_groups(in)), quantized->scales = malloc(sizeof(float) * tokens);
+    return quantized->bytes && quantized->scales;
 }
 
-static void free_rounded(Rounded *rounded) { free(rounded->bytes), free(rounded->scales); }
+static void free_quantized(Quantized *quantized) { free(quantized->bytes), free(quantized->scales); }
 
 /* --- parts of a block --- */
 
@@ -287,22 +289,22 @@ static void normalise(const Norm *norm, float *y, const float *x, int dim) {
         for (int i = 0; i < dim; i++) y[i] += norm->shift[i];
 }
 
-/* What a part reads: x itself, or its norm in y. */
-static const float *input_of(const Residual *around, const float *x, float *y, int tokens, int dim) {
-    if (around->before.kind == NO_NORM) return x;
+/* The input of a sublayer: x itself, or its norm in y. */
+static const float *input_of(const Residual *residual, const float *x, float *y, int tokens, int dim) {
+    if (residual->before.kind == NO_NORM) return x;
 #pragma omp for schedule(static)
-    for (int t = 0; t < tokens; t++) normalise(&around->before, y + (int64_t)t * dim, x + (int64_t)t * dim, dim);
+    for (int t = 0; t < tokens; t++) normalise(&residual->before, y + (int64_t)t * dim, x + (int64_t)t * dim, dim);
     return y;
 }
 
 /* x <- after(x + inside(y)) */
-static void add(const Residual *around, float *x, float *y, int tokens, int dim) {
+static void add(const Residual *residual, float *x, float *y, int tokens, int dim) {
 #pragma omp for schedule(static)
     for (int t = 0; t < tokens; t++) {
         float *into = x + (int64_t)t * dim, *from = y + (int64_t)t * dim;
-        if (around->inside.kind != NO_NORM) normalise(&around->inside, from, from, dim);
+        if (residual->inside.kind != NO_NORM) normalise(&residual->inside, from, from, dim);
         for (int i = 0; i < dim; i++) into[i] += from[i];
-        if (around->after.kind != NO_NORM) normalise(&around->after, into, into, dim);
+        if (residual->after.kind != NO_NORM) normalise(&residual->after, into, into, dim);
     }
 }
 
@@ -326,21 +328,21 @@ static void softmax(float *scores, int count) {
     for (int j = 0; j < count; j++) scores[j] *= factor;
 }
 
-typedef float eight __attribute__((vector_size(32), aligned(4)));
-typedef int32_t order __attribute__((vector_size(32)));
+typedef float vec8 __attribute__((vector_size(32), aligned(4)));
+typedef int32_t shuffle_mask __attribute__((vector_size(32)));
 
 #ifdef __clang__
-#define IN_ORDER(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+#define SHUFFLE(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
 #else
-#define IN_ORDER(x, ...) __builtin_shuffle(x, (order){__VA_ARGS__})
+#define SHUFFLE(x, ...) __builtin_shuffle(x, (shuffle_mask){__VA_ARGS__})
 #endif
 
 static inline float dot(const float *a, const float *b, int size) {
-    eight sum = {0};
+    vec8 sum = {0};
     int i = 0;
-    for (; i + 8 <= size; i += 8) sum += *(const eight *)(a + i) * *(const eight *)(b + i);
-    sum += IN_ORDER(sum, 4, 5, 6, 7, 0, 1, 2, 3);
-    sum += IN_ORDER(sum, 2, 3, 0, 1, 6, 7, 4, 5);
+    for (; i + 8 <= size; i += 8) sum += *(const vec8 *)(a + i) * *(const vec8 *)(b + i);
+    sum += SHUFFLE(sum, 4, 5, 6, 7, 0, 1, 2, 3);
+    sum += SHUFFLE(sum, 2, 3, 0, 1, 6, 7, 4, 5);
     float all = sum[0] + sum[1];
     for (; i < size; i++) all += a[i] * b[i];
     return all;
@@ -349,16 +351,16 @@ static inline float dot(const float *a, const float *b, int size) {
 /* y += weight x */
 static inline void add_weighted(float *y, float weight, const float *x, int size) {
     int i = 0;
-    for (; i + 8 <= size; i += 8) *(eight *)(y + i) += weight * *(const eight *)(x + i);
+    for (; i + 8 <= size; i += 8) *(vec8 *)(y + i) += weight * *(const vec8 *)(x + i);
     for (; i < size; i++) y[i] += weight * x[i];
 }
 
-/* One token: queries q (H, K) at a place look at the slots of a list -> mixed (H, V). */
+/* One token: queries q (H, K) at a place attend to the slots of a list -> mixed (H, V). */
 static void attend(const Attention *a, const float *q, const float *keys, const float *values, const int32_t *list,
                    int count, int place, float *scores, float *restrict mixed) {
-    int K = a->key_dim, V = a->value_dim, share = a->heads / a->groups;
+    int K = a->key_dim, V = a->value_dim, share = a->heads / a->kv_heads;
     for (int j = 0; j < count; j++) {
-        const float *key = keys + (int64_t)list[j] * a->groups * K;
+        const float *key = keys + (int64_t)list[j] * a->kv_heads * K;
         for (int h = 0; h < a->heads; h++) {
             float bias = a->bias ? a->bias[h * (2 * a->positions - 1) + a->positions - 1 + place - j] : 0;
             scores[h * count + j] = dot(q + h * K, key + h / share * K, K) * a->scale + bias;
@@ -368,12 +370,12 @@ static void attend(const Attention *a, const float *q, const float *keys, const 
     if (count == 0) return;
     for (int h = 0; h < a->heads; h++) softmax(scores + h * count, count);
     for (int j = 0; j < count; j++) {
-        const float *value = values + (int64_t)list[j] * a->groups * V;
+        const float *value = values + (int64_t)list[j] * a->kv_heads * V;
         for (int h = 0; h < a->heads; h++) add_weighted(mixed + h * V, scores[h * count + j], value + h / share * V, V);
     }
 }
 
-/* Turn each pair (i, i + K / 2) of some heads by its position's angle. */
+/* Rotary positions: rotate each pair (i, i + K / 2) of some heads by its position's angle. */
 static void rotate(const Attention *a, float *x, int heads, int position) {
     int half = a->key_dim / 2;
     const float *sin = a->sin + (int64_t)position * half, *cos = a->cos + (int64_t)position * half;
@@ -385,30 +387,30 @@ static void rotate(const Attention *a, float *x, int heads, int position) {
         }
 }
 
-/* Tokens look at their own text; each first puts its key and value into its slot. */
-static void attend_self(const Attention *a, const Own *own, int layer, float *projected, int tokens, float *scores,
+/* Self-attention; each token first writes its key and value into its slot. */
+static void attend_self(const Attention *a, const KeyValues *kv, int layer, float *projected, int tokens, float *scores,
                         float *mixed) {
-    int K = a->groups * a->key_dim, V = a->groups * a->value_dim, Q = a->heads * a->key_dim;
-    float *keys = own->keys + layer * own->slots * K, *values = own->values + layer * own->slots * V;
+    int K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim, Q = a->heads * a->key_dim;
+    float *keys = kv->keys + layer * kv->slots * K, *values = kv->values + layer * kv->slots * V;
 #pragma omp for schedule(static)
     for (int t = 0; t < tokens; t++) {
-        const View *view = own->views + t;
+        const TokenView *view = kv->views + t;
         float *all = projected + (int64_t)t * (Q + K + V);
-        if (a->sin) rotate(a, all, a->heads, view->position), rotate(a, all + Q, a->groups, view->position);
+        if (a->sin) rotate(a, all, a->heads, view->position), rotate(a, all + Q, a->kv_heads, view->position);
         memcpy(keys + view->slot * K, all + Q, sizeof(float) * K);
         memcpy(values + view->slot * V, all + Q + K, sizeof(float) * V);
     }
 #pragma omp for schedule(static)
     for (int t = 0; t < tokens; t++) {
-        const View *view = own->views + t;
-        attend(a, projected + (int64_t)t * (Q + K + V), keys, values, own->lists + view->list, view->seen, view->place,
+        const TokenView *view = kv->views + t;
+        attend(a, projected + (int64_t)t * (Q + K + V), keys, values, kv->lists + view->list, view->seen, view->place,
                scores, mixed + (int64_t)t * a->heads * a->value_dim);
     }
 }
 
 static void attend_cross(const Attention *a, const Memory *memory, int layer, const float *q, int rows, int tokens,
                          float *scores, float *mixed) {
-    int K = a->groups * a->key_dim, V = a->groups * a->value_dim, each = tokens / rows;
+    int K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim, each = tokens / rows;
     const float *keys = memory->keys + layer * memory->slots * K, *values = memory->values + layer * memory->slots * V;
 #pragma omp for schedule(static)
     for (int t = 0; t < tokens; t++) {
@@ -436,41 +438,41 @@ static void activate(const FeedForward *f, float *inner, const float *gate, int 
     }
 }
 
-static void feed_forward(const FeedForward *f, const float *x, const Rounded *rounded, float *inner, float *gate,
+static void feed_forward(const FeedForward *f, const float *x, const Quantized *quantized, float *inner, float *gate,
                          float *y, int tokens) {
-    linear(&f->inner, x, rounded, inner, tokens);
-    if (f->activation == SWIGLU) linear(&f->gate, x, rounded, gate, tokens);
+    linear(&f->inner, x, quantized, inner, tokens);
+    if (f->activation == SWIGLU) linear(&f->gate, x, quantized, gate, tokens);
     activate(f, inner, gate, tokens);
-    linear(&f->outer, inner, rounded, y, tokens);
+    linear(&f->outer, inner, quantized, y, tokens);
 }
 
-static int most(int a, int b) { return a > b ? a : b; }
+static int max_int(int a, int b) { return a > b ? a : b; }
 
 /* --- the whole stack --- */
 
-/* A token's vector: a row of the table, scaled, and the vector of its place. */
+/* A token's vector: a row of the table, scaled, plus the vector of its position. */
 static void embed(const Input *input, int token, int place, float *x, int dim) {
-    const float *row = input->table + (int64_t)token * dim, *added = input->places + (int64_t)place * dim;
+    const float *row = input->table + (int64_t)token * dim, *added = input->positions + (int64_t)place * dim;
     for (int i = 0; i < dim; i++) x[i] = row[i] * input->scale;
-    for (int i = 0; input->places && i < dim; i++) x[i] += added[i];
+    for (int i = 0; input->positions && i < dim; i++) x[i] += added[i];
 }
 
-/* x (N, D), tokens of all rows, row by row: embedded, they become what the stack makes of them. Whether memory sufficed. */
-static int pass(const Stack *stack, const Own *own, const Memory *memory, float *x, int rows, int tokens, int threads) {
+/* x (N, D), tokens of all rows, row by row: embeddings in, hidden states out. 0 if memory ran out. */
+static int pass(const Stack *stack, const KeyValues *kv, const Memory *memory, float *x, int rows, int tokens, int threads) {
     int D = stack->dim, wide = D, inner = 0, mixing = 0, heads = 0;
     for (int l = 0; l < stack->layers; l++) {
         const Block *b = stack->blocks + l;
-        wide = most(wide, most(b->self.project.out, b->cross.heads ? b->cross.project.out : 0));
-        mixing = most(mixing, most(b->self.heads * b->self.value_dim, b->cross.heads * b->cross.value_dim));
-        inner = most(inner, b->feed.inner.out);
-        heads = most(heads, most(b->self.heads, b->cross.heads));
+        wide = max_int(wide, max_int(b->self.project.out, b->cross.heads ? b->cross.project.out : 0));
+        mixing = max_int(mixing, max_int(b->self.heads * b->self.value_dim, b->cross.heads * b->cross.value_dim));
+        inner = max_int(inner, b->feed_forward.inner.out);
+        heads = max_int(heads, max_int(b->self.heads, b->cross.heads));
     }
-    int64_t N = tokens, keys = memory ? most(own->longest, memory->stride) : own->longest;
+    int64_t N = tokens, keys = memory ? max_int(kv->longest, memory->stride) : kv->longest;
     float *work = malloc(sizeof(float) * N * (2 * D + wide + mixing + 2 * inner));
     float *all_scores = malloc(sizeof(float) * threads * heads * keys);
-    Rounded rounded;
-    int there = make_rounded(&rounded, N, most(most(D, mixing), inner));
-    if (!there || !work || !all_scores) return free(work), free(all_scores), free_rounded(&rounded), 0;
+    Quantized quantized;
+    int ok = make_quantized(&quantized, N, max_int(max_int(D, mixing), inner));
+    if (!ok || !work || !all_scores) return free(work), free(all_scores), free_quantized(&quantized), 0;
     float *normal = work, *y = normal + N * D, *projected = y + N * D, *mixed = projected + N * wide;
     float *within = mixed + N * mixing, *gate = within + N * inner;
     int taken = 0;
@@ -482,120 +484,121 @@ static int pass(const Stack *stack, const Own *own, const Memory *memory, float 
         float *scores = all_scores + mine * heads * keys;
         for (int l = 0; l < stack->layers; l++) {
             const Block *b = stack->blocks + l;
-            linear(&b->self.project, input_of(&b->around_self, x, normal, tokens, D), &rounded, projected, tokens);
-            attend_self(&b->self, own, l, projected, tokens, scores, mixed);
-            linear(&b->self.output, mixed, &rounded, y, tokens);
-            add(&b->around_self, x, y, tokens, D);
+            linear(&b->self.project, input_of(&b->residual_self, x, normal, tokens, D), &quantized, projected, tokens);
+            attend_self(&b->self, kv, l, projected, tokens, scores, mixed);
+            linear(&b->self.output, mixed, &quantized, y, tokens);
+            add(&b->residual_self, x, y, tokens, D);
             if (b->cross.heads) {
-                linear(&b->cross.project, input_of(&b->around_cross, x, normal, tokens, D), &rounded, projected, tokens);
+                linear(&b->cross.project, input_of(&b->residual_cross, x, normal, tokens, D), &quantized, projected, tokens);
                 attend_cross(&b->cross, memory, l, projected, rows, tokens, scores, mixed);
-                linear(&b->cross.output, mixed, &rounded, y, tokens);
-                add(&b->around_cross, x, y, tokens, D);
+                linear(&b->cross.output, mixed, &quantized, y, tokens);
+                add(&b->residual_cross, x, y, tokens, D);
             }
-            feed_forward(&b->feed, input_of(&b->around_feed, x, normal, tokens, D), &rounded, within, gate, y, tokens);
-            add(&b->around_feed, x, y, tokens, D);
+            feed_forward(&b->feed_forward, input_of(&b->residual_feed_forward, x, normal, tokens, D), &quantized, within, gate, y, tokens);
+            add(&b->residual_feed_forward, x, y, tokens, D);
         }
 #pragma omp for schedule(static)
         for (int t = 0; t < tokens; t++)
-            if (stack->last.kind != NO_NORM) normalise(&stack->last, x + (int64_t)t * D, x + (int64_t)t * D, D);
+            if (stack->final_norm.kind != NO_NORM) normalise(&stack->final_norm, x + (int64_t)t * D, x + (int64_t)t * D, D);
     }
-    free(work), free(all_scores), free_rounded(&rounded);
+    free(work), free(all_scores), free_quantized(&quantized);
     return 1;
 }
 
-/* The new tokens of a row see its past, and those of their own that stand before them. */
-static View view_of(const Past *past, int64_t row, int each, int t) {
-    int place = past->length - each + t, seen = place + 1;
-    int first = past->window && seen > past->window ? seen - past->window : 0;
-    int64_t list = row * past->stride;
-    return (View){list + first, past->lists[list + place], seen - first, place - first, past->first + place};
+/* A new token sees the earlier tokens of its row, the new ones included. */
+static TokenView view_of(const Cache *cache, int64_t row, int each, int t) {
+    int length = cache->lengths ? cache->lengths[row] : cache->length;
+    int start = cache->firsts ? cache->firsts[row] : cache->first, place = length - each + t, seen = place + 1;
+    int first = cache->window && seen > cache->window ? seen - cache->window : 0;
+    int64_t list = row * cache->stride;
+    return (TokenView){list + first, cache->lists[list + place], seen - first, place - first, start + place};
 }
 
 /* x (N, D) embedded tokens of all rows, row by row -> logits (N, vocabulary), or with `last` only those that follow the
    last token of each row. 0, or 1 where memory ran out.                                                                 */
-int clearhead_step(const Stack *stack, const Past *past, const Memory *memory, float *x, float *logits, int rows,
+int clearhead_step(const Stack *stack, const Cache *cache, const Memory *memory, float *x, float *logits, int rows,
                    int tokens, int last, int threads) {
     int each = tokens / rows, kept = last ? rows : tokens, D = stack->dim;
-    View *views = malloc(sizeof(View) * tokens);
-    for (int t = 0; views && t < tokens; t++) views[t] = view_of(past, t / each, each, t % each);
-    Own own = {past->keys, past->values, past->lists, views, past->slots, past->length};
-    int there = views && pass(stack, &own, memory, x, rows, tokens, threads);
+    TokenView *views = malloc(sizeof(TokenView) * tokens);
+    for (int t = 0; views && t < tokens; t++) views[t] = view_of(cache, t / each, each, t % each);
+    KeyValues kv = {cache->keys, cache->values, cache->lists, views, cache->slots, cache->length};
+    int ok = views && pass(stack, &kv, memory, x, rows, tokens, threads);
     free(views);
-    if (!there) return 1;
+    if (!ok) return 1;
     for (int64_t row = 0; last && each > 1 && row < rows; row++)
         memmove(x + row * D, x + ((row + 1) * each - 1) * D, sizeof(float) * D);
-    Rounded rounded;
-    there = make_rounded(&rounded, kept, D);
-#pragma omp parallel num_threads(threads) if (there)
-    if (there) linear(&stack->output, x, &rounded, logits, kept);
-    free_rounded(&rounded);
-    return !there;
+    Quantized quantized;
+    ok = make_quantized(&quantized, kept, D);
+#pragma omp parallel num_threads(threads) if (ok)
+    if (ok) linear(&stack->output, x, &quantized, logits, kept);
+    free_quantized(&quantized);
+    return !ok;
 }
 
-/* --- reading a source --- */
+/* --- encoding a source --- */
 
-/* The memory x (N, D) -> keys (layers, N, G K) and values (layers, N, G V) of each layer that looks across. */
+/* The memory x (N, D) -> keys (layers, N, G K) and values (layers, N, G V) of each layer with cross-attention. */
 static int keys_and_values(const Stack *decoder, const float *x, float *keys, float *values, int tokens, int threads) {
     int64_t N = tokens;
     float *both = malloc(sizeof(float) * N * decoder->blocks->cross.source.out);
-    Rounded rounded;
-    int there = make_rounded(&rounded, N, decoder->blocks->cross.source.in) && both;
-    if (!there) return free(both), free_rounded(&rounded), 0;
+    Quantized quantized;
+    int ok = make_quantized(&quantized, N, decoder->blocks->cross.source.in) && both;
+    if (!ok) return free(both), free_quantized(&quantized), 0;
 #pragma omp parallel num_threads(threads)
     for (int l = 0; l < decoder->layers; l++) {
         const Attention *a = &decoder->blocks[l].cross;
-        int64_t K = a->groups * a->key_dim, V = a->groups * a->value_dim;
-        linear(&a->source, x, &rounded, both, tokens);
+        int64_t K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim;
+        linear(&a->source, x, &quantized, both, tokens);
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < N; t++) {
             memcpy(keys + (l * N + t) * K, both + t * (K + V), sizeof(float) * K);
             memcpy(values + (l * N + t) * V, both + t * (K + V) + K, sizeof(float) * V);
         }
     }
-    free(both), free_rounded(&rounded);
+    free(both), free_quantized(&quantized);
     return 1;
 }
 
-/* Sentences end to end, without padding: sentence i is the tokens from begins[i] to begins[i + 1]. They are read by the
-   encoder -> keys and values for each layer of the decoder. 0, or 1 where memory ran out.                               */
+/* Sentences end to end, without padding: sentence i is the tokens from begins[i] to begins[i + 1]. The encoder reads
+   them -> keys and values for each layer of the decoder. 0, or 1 where memory ran out.                               */
 int clearhead_read(const Stack *encoder, const Input *input, const Stack *decoder, const int32_t *tokens,
                    const int32_t *begins, int sentences, float *keys, float *values, int threads) {
     int N = begins[sentences], D = encoder->dim, longest = 0;
     const Attention *a = &encoder->blocks->self;
-    int64_t size = (int64_t)a->groups * (a->key_dim + a->value_dim);
-    float *x = malloc(sizeof(float) * N * D), *own_keys = malloc(sizeof(float) * N * size);
+    int64_t size = (int64_t)a->kv_heads * (a->key_dim + a->value_dim);
+    float *x = malloc(sizeof(float) * N * D), *self_keys = malloc(sizeof(float) * N * size);
     int32_t *lists = malloc(sizeof(int32_t) * N);
-    View *views = malloc(sizeof(View) * N);
-    int there = x && own_keys && lists && views;
-    for (int i = 0; there && i < sentences; i++) {
+    TokenView *views = malloc(sizeof(TokenView) * N);
+    int ok = x && self_keys && lists && views;
+    for (int i = 0; ok && i < sentences; i++) {
         int begin = begins[i], count = begins[i + 1] - begin;
-        longest = most(longest, count);
+        longest = max_int(longest, count);
         for (int t = 0; t < count; t++) {
             embed(input, tokens[begin + t], t, x + (int64_t)(begin + t) * D, D);
-            lists[begin + t] = begin + t, views[begin + t] = (View){begin, begin + t, count, t, t};
+            lists[begin + t] = begin + t, views[begin + t] = (TokenView){begin, begin + t, count, t, t};
         }
     }
-    float *own_values = own_keys + (int64_t)N * a->groups * a->key_dim;
-    Own own = {own_keys, own_values, lists, views, 0, longest}; /* 0 slots apart: a layer needs only its own keys */
-    there = there && pass(encoder, &own, NULL, x, sentences, N, threads);
-    there = there && keys_and_values(decoder, x, keys, values, N, threads);
-    free(x), free(own_keys), free(lists), free(views);
-    return !there;
+    float *self_values = self_keys + (int64_t)N * a->kv_heads * a->key_dim;
+    KeyValues kv = {self_keys, self_values, lists, views, 0, longest}; /* 0 slots: every layer reuses the same memory */
+    ok = ok && pass(encoder, &kv, NULL, x, sentences, N, threads);
+    ok = ok && keys_and_values(decoder, x, keys, values, N, threads);
+    free(x), free(self_keys), free(lists), free(views);
+    return !ok;
 }
 
-/* --- what a search needs of the logits --- */
+/* --- the best tokens --- */
 
-/* Of each row (rows, size): the `count` largest, falling, their places, and log of the sum of all exponentials. */
-void clearhead_best(const float *logits, int rows, int size, int count, float *values, int64_t *places, float *totals,
+/* Of each row (rows, size): the `count` largest, descending, their indices, and the log of the sum of all exponentials. */
+void clearhead_best(const float *logits, int rows, int size, int count, float *values, int64_t *indices, float *totals,
           int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int row = 0; row < rows; row++) {
         const float *x = logits + (int64_t)row * size;
         float *value = values + (int64_t)row * count, sum = 0;
-        int64_t *place = places + (int64_t)row * count;
+        int64_t *index = indices + (int64_t)row * count;
         int found = 0;
         enum { SPAN = 64 };
-        for (int first = 0; first < size; first += SPAN) { /* most spans have nothing that is large enough */
+        for (int first = 0; first < size; first += SPAN) { /* most spans have nothing large enough */
             int last = first + SPAN < size ? first + SPAN : size;
             float highest = -INFINITY;
             for (int i = first; i < last; i++) highest = x[i] > highest ? x[i] : highest;
@@ -603,8 +606,8 @@ void clearhead_best(const float *logits, int rows, int size, int count, float *v
             for (int i = first; i < last; i++) {
                 if (found == count && !(x[i] > value[count - 1])) continue;
                 int at = found < count ? found++ : count - 1;
-                for (; at > 0 && x[i] > value[at - 1]; at--) value[at] = value[at - 1], place[at] = place[at - 1];
-                value[at] = x[i], place[at] = i;
+                for (; at > 0 && x[i] > value[at - 1]; at--) value[at] = value[at - 1], index[at] = index[at - 1];
+                value[at] = x[i], index[at] = i;
             }
         }
         for (int i = 0; i < size; i++) sum += exponential(x[i] - value[0]);

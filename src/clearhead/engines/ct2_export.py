@@ -1,9 +1,9 @@
-"""CTranslate2: a Transformer of ours, written as a model directory of that library.
+"""Export a Transformer as a model directory of CTranslate2.
 
-    save(network, tokens_of(tokenizer), folder, start=tokenizer.start, stop=tokenizer.stop)
+    export(network, token_names, folder, start=tokenizer.start, stop=tokenizer.stop)
 
-What the library cannot express is refused, each in one sentence. Weights stay in float32: the library makes int8 of
-them when it loads the model, if it is asked to.
+What the library cannot express is refused with one sentence. Weights stay in float32: the library quantises them when
+it loads the model.
 
     D width, H heads, G key-value heads, K key size, N vocabulary
 """
@@ -22,31 +22,30 @@ from clearhead.config import FeedForwardName, ModelConfig
 from clearhead.errors import EngineError
 from clearhead.models.lm import LanguageModel, MaskedLanguageModel
 from clearhead.models.seq2seq import Seq2Seq
-from clearhead.text import UNKNOWN, Tokenizer
+from clearhead.text import UNKNOWN
 
-POSITIONS = 4096  # rows of a table of sines; a learned one has its own length
+POSITIONS = 4096  # rows of a sinusoidal table; a learned one has its module length
 
 ACTIVATIONS: dict[FeedForwardName, str] = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}  # the library's names
-AT_THE_INPUT = ("sinusoidal", "learned", "none")  # positions of which the library is given a table
+INPUT_POSITIONS = ("sinusoidal", "learned", "none")  # positions that are a table in the library
 
 
 def library() -> Any:
-    """CTranslate2 itself."""
+    """The module ctranslate2."""
     try:
         return import_module("ctranslate2")
     except ImportError:
         raise EngineError("the engine ct2 needs CTranslate2, not installed here; pip install ctranslate2") from None
 
 
-def reasons_against(network: nn.Module) -> list[str]:
-    """What CTranslate2 cannot express of a network; empty where it can express all."""
+def unsupported_features(network: nn.Module) -> list[str]:
+    """What CTranslate2 cannot express of a network; empty where it can express everything."""
     if not isinstance(network, Seq2Seq | LanguageModel) or isinstance(network, MaskedLanguageModel):
-        return [f"{type(network).__name__}: it knows Transformers that translate or go on with a text"]
-    return list(_without_words(network.config, reads=isinstance(network, Seq2Seq)))
+        return [f"{type(network).__name__}: only Transformers that translate or continue a text are supported"]
+    return list(_unsupported_settings(network.config, has_encoder=isinstance(network, Seq2Seq)))
 
 
-def _without_words(config: ModelConfig, reads: bool) -> Iterator[str]:
-    """The settings that it has no words for; `reads` where there is an encoder."""
+def _unsupported_settings(config: ModelConfig, has_encoder: bool) -> Iterator[str]:
     if config.score not in ("dot", "scaled_dot"):
         yield f"model.score={config.score}"
     if config.hard:
@@ -55,17 +54,12 @@ def _without_words(config: ModelConfig, reads: bool) -> Iterator[str]:
         yield "model.norm=batch"
     if config.position_concat:
         yield "model.position_concat"
-    if config.positions == "alibi" and reads:
+    if config.positions == "alibi" and has_encoder:
         yield "model.positions=alibi in an encoder"
     if config.window is not None:
         yield f"model.window={config.window}"
     if (config.key_dim or config.dim // config.heads) != (config.value_dim or config.dim // config.heads):
         yield "model.key_dim and model.value_dim that differ"
-
-
-def tokens_of(tokenizer: Tokenizer) -> list[str]:
-    """The name of each token, exactly as the vocabulary has it."""
-    return [tokenizer.token(index) for index in range(len(tokenizer))]
 
 
 def numbers(size: int) -> list[str]:
@@ -74,7 +68,7 @@ def numbers(size: int) -> list[str]:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """The same, with its number added to a name that an earlier token has.
+    """Add its index to every name that an earlier token has already.
 
     >>> unique(["a", "�", "�"])
     ['a', '�', '�#2']
@@ -87,17 +81,17 @@ def unique(names: Sequence[str]) -> list[str]:
     return list(taken)
 
 
-def save(
-    network: Seq2Seq | LanguageModel, vocabulary: Sequence[str], folder: str | Path, *, start: int, stop: int
+def export(
+    network: Seq2Seq | LanguageModel, token_names: Sequence[str], folder: str | Path, *, start: int, stop: int
 ) -> None:
-    """Write a network into a folder that is there; `vocabulary` names every token."""
+    """Write a network into an existing folder; `token_names` has a name for every token."""
     specs, size = library().specs, network.output.linear.out_features
-    if reasons := reasons_against(network):
+    if reasons := unsupported_features(network):
         raise EngineError(f"CTranslate2 cannot express {reasons[0]}; use another engine")
-    if len(vocabulary) != size:
-        raise EngineError(f"a network of {size} tokens needs as many names for them, and got {len(vocabulary)}")
+    if len(token_names) != size:
+        raise EngineError(f"a network of {size} tokens needs as many token names, and got {len(token_names)}")
     spec = _translator(specs, network) if isinstance(network, Seq2Seq) else _language_model(specs, network)
-    _tell(spec, unique(vocabulary), start, stop)
+    _set_tokens(spec, unique(token_names), start, stop)
     spec.validate()
     spec.optimize(quantization="float32")
     spec.save(str(folder))
@@ -129,7 +123,7 @@ def _language_model(specs: Any, network: LanguageModel) -> Any:
 
 
 def _sizes(specs: Any, config: ModelConfig) -> dict[str, Any]:
-    """What either stack is told."""
+    """The options of either stack."""
     return {
         "num_layers": config.layers,
         "num_heads": config.heads,
@@ -147,8 +141,8 @@ def _sizes(specs: Any, config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _tell(spec: Any, vocabulary: list[str], start: int, stop: int) -> None:
-    """The names of the tokens, and those that have a meaning of their own."""
+def _set_tokens(spec: Any, vocabulary: list[str], start: int, stop: int) -> None:
+    """The names of the tokens, and which of them are special."""
     spec.config.unk_token = UNKNOWN if UNKNOWN in vocabulary else vocabulary[start]
     spec.config.bos_token, spec.config.eos_token = vocabulary[start], vocabulary[stop]
     spec.config.layer_norm_epsilon = 1e-5  # of all our norms
@@ -160,33 +154,33 @@ def _tell(spec: Any, vocabulary: list[str], start: int, stop: int) -> None:
         spec.register_vocabulary(vocabulary)
 
 
-def _fill_input(stack: Any, embedding: Any, own: Any, config: ModelConfig) -> None:
+def _fill_input(stack: Any, embedding: Any, module: Any, config: ModelConfig) -> None:
     """Token vectors and their positions."""
-    embedding.weight = _weight(own.tokens.table.weight)  # (N, D)
-    stack.scale_embeddings = own.tokens.scale
-    if config.positions in AT_THE_INPUT:
-        stack.position_encodings.encodings = _weight(_table(own.positions, config))
+    embedding.weight = _weight(module.tokens.table.weight)  # (N, D)
+    stack.scale_embeddings = module.tokens.scale
+    if config.positions in INPUT_POSITIONS:
+        stack.position_encodings.encodings = _weight(_table(module.positions, config))
 
 
-def _table(own: Any, config: ModelConfig) -> Tensor:
+def _table(module: Any, config: ModelConfig) -> Tensor:
     """The vector of each position, (positions, D)."""
     if config.positions == "learned":
-        table: Tensor = own.table.weight
+        table: Tensor = module.table.weight
         return table
-    silent = torch.zeros(POSITIONS, config.dim)
-    return silent if config.positions == "none" else silent + own.encode(POSITIONS)
+    zeros = torch.zeros(POSITIONS, config.dim)
+    return zeros if config.positions == "none" else zeros + module.encode(POSITIONS)
 
 
-def _fill_stack(stack: Any, own: Any, config: ModelConfig) -> None:
+def _fill_stack(stack: Any, module: Any, config: ModelConfig) -> None:
     """Every block, and the norm after them."""
-    for layer, block in zip(stack.layer, own.blocks, strict=True):
+    for layer, block in zip(stack.layer, module.blocks, strict=True):
         _fill_self_attention(layer.self_attention, block.self_attention, config)
         if hasattr(layer, "attention"):
             _fill_cross_attention(layer.attention, block.cross_attention, config)
         _fill_feed_forward(layer.ffn, block.feed_forward)
         _fill_norms(layer, block, config)
     if config.placement != "after":
-        _fill_norm(stack.layer_norm, own.norm)
+        _fill_norm(stack.layer_norm, module.norm)
 
 
 def _fill_norms(layer: Any, block: Any, config: ModelConfig) -> None:
@@ -213,52 +207,52 @@ def _fill_norms_around(layer: Any, block: Any) -> None:
         _fill_norm(layer.external_post_encoder_attention_layer_norm, block.residual2.outer_norm)
 
 
-def _fill_self_attention(attention: Any, own: Any, config: ModelConfig) -> None:
-    """Queries, keys and values by one product."""
-    _fill_linear(attention.linear[0], own.query, own.key, own.value)
-    _fill_linear(attention.linear[1], own.output)
+def _fill_self_attention(attention: Any, module: Any, config: ModelConfig) -> None:
+    """Queries, keys and values in one matrix."""
+    _fill_linear(attention.linear[0], module.query, module.key, module.value)
+    _fill_linear(attention.linear[1], module.output)
     _fill_scale(attention, config)
     if config.positions == "t5":
-        attention.relative_attention_bias = _weight(own.relative.table.weight)  # (buckets, H)
-        attention.relative_attention_max_distance = torch.tensor(own.relative.longest, dtype=torch.int32).numpy()
+        attention.relative_attention_bias = _weight(module.relative.table.weight)  # (buckets, H)
+        attention.relative_attention_max_distance = torch.tensor(module.relative.longest, dtype=torch.int32).numpy()
 
 
-def _fill_cross_attention(attention: Any, own: Any, config: ModelConfig) -> None:
-    """Keys and values by one product."""
-    _fill_linear(attention.linear[0], own.query)
-    _fill_linear(attention.linear[1], own.key, own.value)
-    _fill_linear(attention.linear[2], own.output)
+def _fill_cross_attention(attention: Any, module: Any, config: ModelConfig) -> None:
+    """Keys and values in one matrix."""
+    _fill_linear(attention.linear[0], module.query)
+    _fill_linear(attention.linear[1], module.key, module.value)
+    _fill_linear(attention.linear[2], module.output)
     _fill_scale(attention, config)
 
 
 def _fill_scale(attention: Any, config: ModelConfig) -> None:
-    """What a score is multiplied with; 1 / √K unless said."""
+    """The scale of the scores; the library's default is 1 / √K."""
     if config.score == "dot":
         attention.queries_scale = 1.0
 
 
-def _fill_feed_forward(part: Any, own: Any) -> None:
-    """A gated one has the gate where the others have their first map."""
+def _fill_feed_forward(part: Any, module: Any) -> None:
+    """A gated one has the gate in the place of the first matrix."""
     gated = hasattr(part, "linear_0_noact")
-    _fill_linear(part.linear_0, own.gate if gated else own.inner)
-    _fill_linear(part.linear_1, own.outer)
+    _fill_linear(part.linear_0, module.gate if gated else module.inner)
+    _fill_linear(part.linear_1, module.outer)
     if gated:
-        _fill_linear(part.linear_0_noact, own.inner)
+        _fill_linear(part.linear_0_noact, module.inner)
 
 
-def _fill_norm(norm: Any, own: Any) -> None:
-    norm.gamma = _weight(own.weight)
+def _fill_norm(norm: Any, module: Any) -> None:
+    norm.gamma = _weight(module.weight)
     if hasattr(norm, "beta"):
-        norm.beta = _weight(own.bias)
+        norm.beta = _weight(module.bias)
 
 
 def _fill_linear(linear: Any, *parts: nn.Linear) -> None:
-    """One product for several, whose outputs stand side by side."""
+    """One matrix for several linear maps, their outputs side by side."""
     linear.weight = _weight(torch.cat([part.weight for part in parts]))  # (out, in)
     if parts[0].bias is not None:
         linear.bias = _weight(torch.cat([part.bias for part in parts]))
 
 
 def _weight(tensor: Tensor) -> Any:
-    """As the library takes it."""
+    """A float32 array."""
     return tensor.detach().float().cpu().contiguous().numpy()
