@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from clearhead.decode import Prompts, Settings, generate, stream_tokens
+from clearhead.decode import Prompts, Row, Settings, Token, TokenLoop, generate, stream_tokens
 from clearhead.decode.logits import row_generator, sample
 from clearhead.errors import ConfigError
 
@@ -188,3 +188,163 @@ def test_the_same_seed_writes_the_same() -> None:
 
 def test_no_prompts_give_nothing() -> None:
     assert written_by(table(), []) == []
+
+
+# --- rows that join and leave ---
+
+
+def finished(loop: TokenLoop) -> None:
+    while loop.active:
+        loop.step()
+
+
+def alone(row: Row) -> Row:
+    model, copy = table(4), Row(row.prompt, row.settings, row.stop, row.max_tokens, row.row_seed)
+    loop = TokenLoop(model)
+    loop.add([copy], model.start(1))
+    finished(loop)
+    return copy
+
+
+MIXED = [
+    Row([2], Settings(max_tokens=9), STOP),
+    Row([3, 4, 1], Settings(max_tokens=12, temperature=1.1, seed=1), STOP),
+    Row([4, 2], Settings(max_tokens=7, temperature=1.1, seed=1, top_k=3), STOP, row_seed=5),
+    Row([1, 1, 1], Settings(max_tokens=20, repetition_penalty=1.6, return_logprobs=True), STOP),
+    Row([3], Settings(max_tokens=20, no_repeat_ngram=2), 3),
+    Row([2, 2], Settings(max_tokens=8, banned_tokens=(1,), prefix_tokens=(4, 4)), None, max_tokens=5),
+]
+
+
+def copies() -> list[Row]:
+    return [Row(row.prompt, row.settings, row.stop, row.max_tokens, row.row_seed) for row in MIXED]
+
+
+def assert_as_alone(rows: list[Row]) -> None:
+    for row in rows:
+        expected = alone(row)
+        assert (row.ids, row.end) == (expected.ids, expected.end)
+        assert row.hypotheses[0].logprobs == pytest.approx(expected.hypotheses[0].logprobs, abs=1e-12)
+
+
+def test_rows_with_different_settings_share_a_state() -> None:
+    model, rows = table(4), copies()
+    loop = TokenLoop(model)
+    loop.add(rows, model.start(len(rows)))
+    assert len(loop.groups) == 1
+    finished(loop)
+    assert_as_alone(rows)
+
+
+def test_rows_may_join_at_any_time() -> None:
+    model, rows = table(4), copies()
+    loop = TokenLoop(model)
+    for row in rows:
+        loop.add([row], model.start(1))
+        loop.step()
+        loop.step()
+    finished(loop)
+    assert_as_alone(rows)
+
+
+def test_a_row_that_is_cancelled_leaves_and_the_others_go_on() -> None:
+    model, rows = table(4), copies()
+    loop = TokenLoop(model)
+    loop.add(rows, model.start(len(rows)))
+    rows[1].cancel()
+    loop.step()
+    assert rows[1] not in loop.rows
+    assert rows[0] in loop.rows
+    finished(loop)
+    assert rows[1].end is None
+    assert_as_alone([row for row in rows if row is not rows[1]])
+
+
+@pytest.mark.parametrize("beam_width", [1, 3])
+def test_a_search_that_is_cancelled_leaves_the_others_alone(beam_width: int) -> None:
+    model, how = table(4), Settings(max_tokens=9, beam_width=beam_width)
+    rows = [Row(prompt, how, STOP) for prompt in ROWS]
+    loop = TokenLoop(model)
+    loop.add(rows, model.start(len(rows)))
+    loop.step()
+    rows[0].cancel()
+    loop.step()
+    rows[2].cancel()
+    finished(loop)
+    for row in (rows[1], rows[3], rows[4]):
+        assert row.hypotheses == alone(row).hypotheses
+
+
+def test_callbacks_get_tokens_logits_and_the_end() -> None:
+    model = table(4)
+    tokens: list[Token] = []
+    ends: list[Row] = []
+    prompt_logits: list[tuple[int, torch.Tensor]] = []
+    row = Row(
+        [3, 4, 1],
+        Settings(max_tokens=9, repetition_penalty=1.6, return_logprobs=True),
+        STOP,
+        keep_logits=True,
+        on_prompt=lambda logits, start: prompt_logits.append((start, logits)),
+        on_token=tokens.append,
+        on_end=ends.append,
+    )
+    loop = TokenLoop(model)
+    loop.add([row], model.start(1))
+    finished(loop)
+    assert ends == [row]
+    assert [token.id for token in tokens if token.id != STOP] == row.generated
+    assert [token.end for token in tokens[:-1]] == [None] * (len(tokens) - 1)
+    assert tokens[-1].end == row.end
+    assert row.end == ("stop" if tokens[-1].id == STOP else "length")
+    for place, token in enumerate(tokens):
+        following = model.following(tuple(row.ids[: 3 + place]))
+        assert token.logits is not None
+        assert_close(token.logits.log_softmax(-1), following)
+        assert token.logprob == pytest.approx(float(following[token.id]), abs=1e-12)
+    [(start, logits)] = prompt_logits
+    assert start == 0
+    expected = torch.stack([model.following((3, 4, 1)[:end]) for end in (1, 2, 3)]).float()
+    assert_close(logits.log_softmax(-1), expected)
+
+
+def test_a_row_without_room_still_reads_its_prompt_for_its_callback() -> None:
+    model = table(4)
+    read: list[int] = []
+    row = Row([3, 4, 1], Settings(max_tokens=0), on_prompt=lambda logits, _start: read.append(len(logits)))
+    loop = TokenLoop(model)
+    loop.add([row, Row([2], Settings(max_tokens=0))], model.start(2))
+    finished(loop)
+    assert (read, row.end, row.generated) == ([3], "length", [])
+
+
+class Failing(Table):
+    def step(self, ids: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if 3 in ids:
+            raise MemoryError("no room")
+        return super().step(ids, state)
+
+
+def test_a_group_that_fails_does_not_fail_the_others() -> None:
+    model = Failing(table(4).logits)
+    failed: list[Row] = []
+    bad = Row([3], Settings(max_tokens=3), on_error=lambda row, _problem: failed.append(row))
+    good = Row([2], Settings(max_tokens=3, banned_tokens=(3,)), on_error=lambda row, _problem: failed.append(row))
+    loop = TokenLoop(model)
+    for row in (bad, good):
+        loop.add([row], model.start(1))
+    finished(loop)
+    assert failed == [bad]
+    assert good.end == "length"
+    loop.add([Row([3])], model.start(1))
+    with pytest.raises(MemoryError, match="no room"):
+        loop.step()
+    assert not loop.active
+
+
+def test_rows_of_one_search_must_have_the_same_settings() -> None:
+    model, search = table(), Settings(beam_width=2)
+    loop = TokenLoop(model)
+    for other in (Settings(), Settings(beam_width=3)):
+        with pytest.raises(ConfigError, match=r"^rows that share a beam search must have the same settings"):
+            loop.add([Row([2], search), Row([2], other)], model.start(2))

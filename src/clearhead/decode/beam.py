@@ -221,12 +221,12 @@ class BeamGroup:
     def _processed(self, logits: Tensor) -> Tensor:
         """Logits (R, V) after prompt and prefix tokens are forced and the processors applied."""
         self.settings.check_vocabulary(logits.size(-1))
-        place = len(self._searches[0].beams[0].ids)  # all beams are equally long
-        if not self.processors and all(place >= len(search.known) for search in self._searches):
+        position = len(self._searches[0].beams[0].ids)  # all beams are equally long
+        if not self.processors and all(position >= len(search.known) for search in self._searches):
             return logits
         rows = {beam.row: (search, beam.ids) for search in self._searches for beam in search.beams}
         ordered = [rows[row] for row in range(len(logits))]
-        forced = [search.known[place] if place < len(search.known) else ANY_TOKEN for search, _ in ordered]
+        forced = [search.known[position] if position < len(search.known) else ANY_TOKEN for search, _ in ordered]
         so_far = torch.tensor([ids for _, ids in ordered], device=logits.device)  # (R, T)
         forced_tokens = torch.tensor(forced, device=logits.device)  # (R,)
         return apply_processors(self.processors, force_token(logits, forced_tokens), so_far)
@@ -242,44 +242,44 @@ class BeamGroup:
 
     def _penalty(self, earlier: list[list[_Candidate]], like: Tensor) -> Tensor:
         """(R, V): the diversity penalty of each token, for each beam of the earlier groups that chose it."""
-        places = [
+        entries = [
             (beam.row, each.token)
             for search, chosen in zip(self._searches, earlier, strict=True)
             for beam in {beam.row: beam for beam in search.beams}.values()
             for each in chosen
         ]
         penalty = torch.zeros_like(like)
-        if places:
-            row, token = torch.tensor(places, device=like.device).T
+        if entries:
+            row, token = torch.tensor(entries, device=like.device).T
             penalty.index_put_((row, token), like.new_tensor(self.settings.diversity_penalty), accumulate=True)
         return penalty
 
     def _candidates(self, search: _Search, beams: list[_Beam], after: _NextTokens) -> Iterator[_Candidate]:
         """The 2W best continuations of a group's W beams: each beam can stop once, so that W of them go on."""
         offers = [
-            (before + logit, beam, place)
+            (before + logit, beam, index)
             for beam in beams
             for before in (beam.score - after.total[beam.row],)
-            for place, logit in enumerate(after.ranking[beam.row])
+            for index, logit in enumerate(after.ranking[beam.row])
         ]
         offers.sort(key=itemgetter(0), reverse=True)  # of equal ones that of the earlier beam is first
-        for ranking, beam, place in offers[: 2 * self.width]:
+        for ranking, beam, index in offers[: 2 * self.width]:
             if ranking == -math.inf:
                 return
             row, total = beam.row, after.total[beam.row]
-            gain, logprob = after.processed[row][place] - total, after.logits[row][place] - total
+            gain, logprob = after.processed[row][index] - total, after.logits[row][index] - total
             if search.in_prompt(beam):  # a token of the prompt costs nothing
                 gain = logprob = 0.0
-            yield _Candidate(beam, after.tokens[row][place], beam.score + gain, logprob)
+            yield _Candidate(beam, after.tokens[row][index], beam.score + gain, logprob)
 
     def _choose(self, search: _Search, candidates: Iterator[_Candidate]) -> list[_Candidate]:
         """The W candidates that go on. One that stops is finished if it ranks among the first W, else dropped."""
         going: list[_Candidate] = []
-        for place, each in enumerate(candidates):
-            if place >= self.width == len(going) and self.observer is None:
+        for rank, each in enumerate(candidates):
+            if rank >= self.width == len(going) and self.observer is None:
                 break
             stops = each.token == search.row.stop and not search.in_prompt(each.beam)
-            stays = place < self.width if stops else len(going) < self.width
+            stays = rank < self.width if stops else len(going) < self.width
             if self.observer is not None:
                 self._report(self.observer, search, each, "dropped" if not stays else "finished" if stops else "kept")
             if stays and stops:
@@ -341,7 +341,7 @@ class BeamGroup:
         self._unread = torch.tensor([[beam.ids[-1]] for beam in beams], device=self.device)
         row = iter(range(len(beams)))
         for search in self._searches:
-            search.beams = [beam._replace(row=next(row)) for beam in search.beams]
+            search.beams = [_Beam(next(row), *beam[1:]) for beam in search.beams]
 
     def _drop(self, kept: list[_Search]) -> None:
         """Go on with these searches alone."""
@@ -350,7 +350,7 @@ class BeamGroup:
         self._select(rows, len(self._unread))
         self._unread = self._unread[rows]
         for search in kept:
-            search.beams = [beam._replace(row=rows.index(beam.row)) for beam in search.beams]
+            search.beams = [_Beam(rows.index(beam.row), *beam[1:]) for beam in search.beams]
 
     def _select(self, rows: list[int], count: int) -> None:
         self.state = select_rows(self.model, self.state, rows, count, self.device)

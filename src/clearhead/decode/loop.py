@@ -183,11 +183,11 @@ class _Member:
 
     def forced(self) -> int:
         """The next token of the prefix, or ANY_TOKEN."""
-        written = len(self.row.ids) - self.begin
-        return self.prefix[written] if written < len(self.prefix) else ANY_TOKEN
+        generated = len(self.row.ids) - self.begin
+        return self.prefix[generated] if generated < len(self.prefix) else ANY_TOKEN
 
     def take(self, token: int, logprob: float, score: float, logits: Tensor | None) -> None:
-        """Add a token, tell the callbacks, and end where it is the last."""
+        """Add a token, call the callbacks, and finish the row if it is the last."""
         row = self.row
         end: EndReason | None = None
         if self.policy.return_logprobs:

@@ -28,7 +28,7 @@ from clearhead.decode import (
 from clearhead.engines.native.compiler import load_cached, load_library
 from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.threads import cores
-from clearhead.engines.torchscript import TorchScriptEngine, torchscript_engine
+from clearhead.engines.torchscript import TorchScriptEngine
 from clearhead.errors import ConfigError, EngineError, nearest
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ class Engine(Stepper, Protocol):
     def search(self, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
         """What `decode.generate` returns."""
         ...
+
+
+FAST_ENGINES: dict[str, type[Engine]] = {"compiled": NativeEngine, "torch": TorchScriptEngine}
 
 
 @dataclass
@@ -141,6 +144,10 @@ class Engines:
             self._torch.prepare()
         return self._native or self._torch
 
+    def unsupported_features(self, engine: str) -> list[str]:
+        """What keeps an engine (compiled or torch) from running this network; empty where it can."""
+        return FAST_ENGINES[engine].unsupported_features(self.network)
+
     @property
     def network_changed(self) -> bool:
         """Whether weights, hooks or submodules differ from those at loading: by training, or by an intervention.
@@ -151,10 +158,10 @@ class Engines:
 
     @cached_property
     def _torch(self) -> Any:
-        return torchscript_engine(self.network)
+        return self.network if self.unsupported_features("torch") else TorchScriptEngine(self.network)
 
     def _require_native(self) -> NativeEngine:
-        if reasons := NativeEngine.unsupported_features(self.network):
+        if reasons := self.unsupported_features("compiled"):
             raise EngineError(f"the engine compiled cannot run this model: {reasons[0]}; use the engine torch")
         library = load_library()
         if library is None:
@@ -166,7 +173,7 @@ class Engines:
 
     def _native_if_cheap(self, texts: int) -> NativeEngine | None:
         """The native engine, if it is compiled already or there are enough texts to compile it for."""
-        if NativeEngine.unsupported_features(self.network):
+        if self.unsupported_features("compiled"):
             return None
         library = load_library() if texts >= COMPILE_MIN_TEXTS else load_cached()
         return None if library is None else NativeEngine(self.network, library)

@@ -92,11 +92,11 @@ class TorchScriptState:
         new = replace(self, keys=keys, values=values)
         if not self.source.keys:
             return new
-        wanted = [self.sentence[row] for row in rows.tolist()]
-        kept = list(dict.fromkeys(wanted))
-        each, left = divmod(len(wanted), len(kept))
-        if left or wanted != [sentence for sentence in kept for _ in range(each)]:
-            kept, each = wanted, 1
+        order = [self.sentence[row] for row in rows.tolist()]
+        kept = list(dict.fromkeys(order))
+        each, left = divmod(len(order), len(kept))
+        if left or order != [sentence for sentence in kept for _ in range(each)]:
+            kept, each = order, 1
         new.sentence = [number for number in range(len(kept)) for _ in range(each)]
         if kept != list(range(len(self.source.keys[0]))):
             new.source = select_sources(self.source, torch.tensor(kept, device=rows.device))
@@ -192,15 +192,15 @@ class TorchScriptEngine:
         )
         return logits
 
-    def _rotations(self, place: int) -> list[Tensor]:
+    def _rotations(self, position: int) -> list[Tensor]:
         """Of each layer with rotary positions, (2, K): cosines and sines of a position."""
-        return [torch.cat(relative.turn(place, 1)) for relative in self.relatives if isinstance(relative, Rotary)]
+        return [torch.cat(relative.turn(position, 1)) for relative in self.relatives if isinstance(relative, Rotary)]
 
     def _biases(self, first: int, last: int, device: torch.device) -> list[Tensor]:
         """Of each layer with a position bias, (H, S)."""
         added = [relative.bias for relative in self.relatives if relative.bias is not None]
-        places = torch.arange(first, last + 1, device=device) if added else torch.empty(0)
-        return [bias(places[-1:], places).squeeze(1).to(self.inlined.output.weight.dtype) for bias in added]
+        positions = torch.arange(first, last + 1, device=device) if added else torch.empty(0)
+        return [bias(positions[-1:], positions).squeeze(1).to(self.inlined.output.weight.dtype) for bias in added]
 
     def _many_tokens(self, x: Tensor, rows: int, state: TorchScriptState) -> Tensor:
         """(N, D) -> logits (N, V)."""
@@ -252,7 +252,7 @@ class TorchScriptEngine:
             _, state = self.step(part, state)
         state.make_room(len(ids), 1 + max(limits))
         tokens, stop = self.vectors.embed.tokens, ANY_TOKEN - 1 if prompts.stop is None else prompts.stop
-        written = self.one_token.generate_greedily(
+        generated = self.one_token.generate_greedily(
             ids[:, -1],
             torch.tensor(limits, device=ids.device),
             stop,
@@ -264,7 +264,7 @@ class TorchScriptEngine:
             state.held,
             state.source,
         )
-        return [[Hypothesis([token for token in row if token not in (ANY_TOKEN, stop)])] for row in written.tolist()]
+        return [[Hypothesis([token for token in row if token not in (ANY_TOKEN, stop)])] for row in generated.tolist()]
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Logits (B, V) -> the largest (B, count), descending, their tokens, and log Σ exp of each row (B,)."""

@@ -141,7 +141,7 @@ class TextRow:
         return len(self.row.ids) - len(self.request.prompt)
 
     def _echo(self) -> None:
-        """Send the prompt as the first chunk, if it was asked for."""
+        """Send the prompt as the first chunk of a request with `echo`."""
         if self.sent or not self.request.echo:
             return
         decode, logprobs = self.tokens.tokenizer.decode, iter(self._prompt_logprobs)
