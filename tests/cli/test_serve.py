@@ -93,7 +93,7 @@ def ask_once(address: str) -> None:
         ),
         (["words", "--token", ""], "the token is empty or has characters that no HTTP header carries; choose another"),
         (["words", "--token", "schlüssel"], "the token is empty or has characters that no HTTP header carries"),
-        (["words", "words", "--port", "0"], "two models are called words; call one of them otherwise: NAME=words"),
+        (["words", "words", "--port", "0"], "two models are called words; give one of them another name: NAME=words"),
         (["wrds", "--port", "0"], "no such run directory or model: wrds; did you mean words?"),
         (["words", "--host", "203.0.113.7", "--token", "x"], "cannot listen on 203.0.113.7, port 8000: "),
     ],

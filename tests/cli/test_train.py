@@ -180,9 +180,9 @@ WRONG_SETTINGS = {
         "0.7",
         "--beams",
         "4",
-    ): "temperature=0.7 draws at random and beams=4 searches; choose one",
-    ("--n-best", "3", "--beams", "2"): "n_best=3 hypotheses need as many beams, and beams=2",
-    ("--beams", "-1"): "beams=-1 must be 1 or more",
+    ): "temperature=0.7 is for sampling and beam_width=4 for beam search; choose one",
+    ("--n-best", "3", "--beams", "2"): "n_best=3 needs at least as many beams, and beam_width=2",
+    ("--beams", "-1"): "beam_width=-1 must be 1 or more",
     ("--temperature", "-1"): "temperature=-1.0 must be 0 or more",
     ("--top-p", "0"): "top_p=0.0 must be above 0 and at most 1",
 }

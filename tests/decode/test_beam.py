@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, write
+from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, generate
 from clearhead.errors import ConfigError
 
 from .tables import STOP, Found, Table, exhaustive, plain_beam_search, table
@@ -33,7 +33,7 @@ def assert_same(found: list[Hypothesis], wanted: list[Found]) -> None:
 @pytest.mark.parametrize("n_best", [1, 7, 341])
 def test_a_wide_beam_finds_what_an_exhaustive_search_finds(penalty: float, n_best: int) -> None:
     model, longest = table(), 4
-    settings = {"longest": longest, "beams": 5**4, "n_best": n_best, "length_penalty": penalty}
+    settings = {"max_tokens": longest, "beam_width": 5**4, "n_best": n_best, "length_penalty": penalty}
     for row, hypotheses in zip(ROWS, found_by(model, ROWS, **settings), strict=True):
         assert_same(hypotheses, exhaustive(model, tuple(row), longest, penalty)[:n_best])
 
@@ -46,11 +46,19 @@ def test_a_wide_beam_finds_what_an_exhaustive_search_finds(penalty: float, n_bes
 def test_a_narrow_beam_finds_what_a_plain_search_finds(penalty, no_repeat, beams, groups, diversity) -> None:
     for seed in range(3):
         model = table(seed)
-        shared = {"beams": beams, "groups": groups, "diversity": diversity, "no_repeat": no_repeat}
+        shared = {
+            "beam_width": beams,
+            "beam_groups": groups,
+            "diversity_penalty": diversity,
+            "no_repeat_ngram": no_repeat,
+        }
         for n_best in (1, beams):
-            found = found_by(model, ROWS, longest=7, n_best=n_best, length_penalty=penalty, **shared)
+            found = found_by(model, ROWS, max_tokens=7, n_best=n_best, length_penalty=penalty, **shared)
             for row, hypotheses in zip(ROWS, found, strict=True):
-                assert_same(hypotheses, plain_beam_search(model, tuple(row), 7, penalty, **shared)[:n_best])
+                assert_same(
+                    hypotheses,
+                    plain_beam_search(model, tuple(row), 7, penalty, beams, groups, diversity, no_repeat)[:n_best],
+                )
 
 
 @dataclass
@@ -84,7 +92,7 @@ class Looking:
 @pytest.mark.parametrize("n_best", [1, 4])
 def test_a_coverage_penalty_prefers_what_has_read_all(seed: int, penalty: float, n_best: int) -> None:
     model = Looking(table(seed), 3 * torch.randn(5, 7, generator=torch.Generator().manual_seed(seed)).double())
-    lengths, how = [7, 2, 5, 3], {"beams": 4, "n_best": n_best, "length_penalty": penalty, "longest": 6}
+    lengths, how = [7, 2, 5, 3], {"beam_width": 4, "n_best": n_best, "length_penalty": penalty, "max_tokens": 6}
 
     def found(**coverage: float) -> list[list[Hypothesis]]:
         state = model.table.start(4), torch.tensor(lengths)
@@ -98,13 +106,15 @@ def test_a_coverage_penalty_prefers_what_has_read_all(seed: int, penalty: float,
 
 
 def test_a_coverage_penalty_needs_a_model_that_looks() -> None:
-    with pytest.raises(ConfigError, match=r"^coverage_penalty needs a model that says where in its source it looks; "):
-        found_by(table(), ROWS, beams=2, coverage_penalty=0.2)
+    with pytest.raises(ConfigError, match=r"^coverage_penalty needs a model that returns its attention to a source; "):
+        found_by(table(), ROWS, beam_width=2, coverage_penalty=0.2)
 
 
 def test_groups_differ_more_with_diversity() -> None:
     def different(diversity: float) -> int:
-        found = found_by(table(1), ROWS, longest=5, beams=4, n_best=4, groups=4, diversity=diversity)
+        found = found_by(
+            table(1), ROWS, max_tokens=5, beam_width=4, n_best=4, beam_groups=4, diversity_penalty=diversity
+        )
         return sum(len({tuple(each.ids[:1]) for each in hypotheses}) for hypotheses in found)
 
     assert different(50.0) > different(0.0)
@@ -113,24 +123,24 @@ def test_groups_differ_more_with_diversity() -> None:
 def test_a_score_is_the_sum_of_the_log_probabilities() -> None:
     model = table()
     for row, hypotheses in zip(
-        ROWS, found_by(model, ROWS, longest=6, beams=5, n_best=5, length_penalty=0.7), strict=True
+        ROWS, found_by(model, ROWS, max_tokens=6, beam_width=5, n_best=5, length_penalty=0.7), strict=True
     ):
         for each in hypotheses:
             written = (*each.ids, STOP) if each.finished else tuple(each.ids)
-            assert each.log_probabilities == pytest.approx(model.gains(tuple(row), written), abs=1e-12)
-            assert each.score == pytest.approx(sum(each.log_probabilities) / len(written) ** 0.7, abs=1e-12)
+            assert each.logprobs == pytest.approx(model.gains(tuple(row), written), abs=1e-12)
+            assert each.score == pytest.approx(sum(each.logprobs) / len(written) ** 0.7, abs=1e-12)
 
 
 def test_rows_do_not_depend_on_each_other() -> None:
     model = table()
-    together = found_by(model, ROWS, longest=9, beams=3, n_best=3)
-    alone = [found_by(model, [row], longest=9, beams=3, n_best=3)[0] for row in ROWS]
+    together = found_by(model, ROWS, max_tokens=9, beam_width=3, n_best=3)
+    alone = [found_by(model, [row], max_tokens=9, beam_width=3, n_best=3)[0] for row in ROWS]
     assert together == alone
 
 
 def test_each_row_has_its_own_limit() -> None:
     model, limits = table(), [5, 0, 2, 7]
-    settings = Settings(beams=3, n_best=3)
+    settings = Settings(beam_width=3, n_best=3)
     together = beam_search(model, model.start(4), Prompts(ROWS, STOP, limits), settings)
     for row, limit, hypotheses in zip(ROWS, limits, together, strict=True):
         assert [hypotheses] == beam_search(model, model.start(1), Prompts([row], STOP, [limit]), settings)
@@ -139,45 +149,49 @@ def test_each_row_has_its_own_limit() -> None:
 
 def test_forced_tokens_begin_every_hypothesis_and_count() -> None:
     model, forced = table(), (3, 3)
-    for row, hypotheses in zip(ROWS, found_by(model, ROWS, longest=6, beams=3, n_best=3, forced=forced), strict=True):
+    for row, hypotheses in zip(
+        ROWS, found_by(model, ROWS, max_tokens=6, beam_width=3, n_best=3, prefix_tokens=forced), strict=True
+    ):
         plain = plain_beam_search(model, (*row, *forced), 4, 0.0, 3)
         assert {tuple(each.ids) for each in hypotheses} <= {forced + each.ids for each in plain}
         for each in hypotheses:
             assert tuple(each.ids[:2]) == forced
-            assert each.log_probabilities[:2] == pytest.approx(model.gains(tuple(row), forced), abs=1e-12)
-            assert each.score == pytest.approx(sum(each.log_probabilities) / len(each.log_probabilities), abs=1e-12)
+            assert each.logprobs[:2] == pytest.approx(model.gains(tuple(row), forced), abs=1e-12)
+            assert each.score == pytest.approx(sum(each.logprobs) / len(each.logprobs), abs=1e-12)
 
 
 def test_a_text_that_never_stops_is_cut() -> None:
     endless = Table(table().logits.index_fill(2, torch.tensor([STOP]), -math.inf))
-    (hypotheses,) = found_by(endless, [[2]], longest=4, beams=2, n_best=2)
+    (hypotheses,) = found_by(endless, [[2]], max_tokens=4, beam_width=2, n_best=2)
     assert [len(each.ids) for each in hypotheses] == [4, 4]
     assert not any(each.finished for each in hypotheses)
 
 
 def test_without_a_stop_token_all_are_cut() -> None:
     model = table()
-    (hypotheses,) = beam_search(model, model.start(1), Prompts([[2]]), Settings(longest=5, beams=3, n_best=3))
+    (hypotheses,) = beam_search(model, model.start(1), Prompts([[2]]), Settings(max_tokens=5, beam_width=3, n_best=3))
     assert [len(each.ids) for each in hypotheses] == [5, 5, 5]
 
 
 def test_a_sentence_with_fewer_texts_than_wanted_gives_those_there_are() -> None:
     only_stop = Table(torch.full((5, 5, 5), -math.inf).index_fill(2, torch.tensor([STOP]), 0.0))
-    (hypotheses,) = found_by(only_stop, [[2]], longest=9, beams=3, n_best=3)
+    (hypotheses,) = found_by(only_stop, [[2]], max_tokens=9, beam_width=3, n_best=3)
     assert hypotheses == [Hypothesis([], 0.0, (0.0,))]
 
 
 def test_rows_that_stay_are_not_copied() -> None:
     model = table()  # in groups of one beam, each goes on in its own row: only the first step makes two rows of one
-    beam_search(model, model.start(1), Prompts([[2]]), Settings(longest=8, beams=2, groups=2))
+    beam_search(model, model.start(1), Prompts([[2]]), Settings(max_tokens=8, beam_width=2, beam_groups=2))
     assert model.moves == 1
 
 
 def test_one_beam_is_written_greedily() -> None:
     model = table()
-    searched = found_by(model, ROWS, longest=9, beams=1)
-    assert searched == write(model, model.start(4), Prompts(ROWS, STOP), Settings(longest=9, scored=True))
+    searched = found_by(model, ROWS, max_tokens=9, beam_width=1)
+    assert searched == generate(
+        model, model.start(4), Prompts(ROWS, STOP), Settings(max_tokens=9, return_logprobs=True)
+    )
 
 
 def test_no_prompts_give_nothing() -> None:
-    assert found_by(table(), [], longest=3, beams=2) == []
+    assert found_by(table(), [], max_tokens=3, beam_width=2) == []

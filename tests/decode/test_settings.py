@@ -13,23 +13,23 @@ from clearhead.decode import Settings
 from clearhead.errors import ConfigError
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"longest": -1}, "longest=-1 must be 0 or more"),
-    ({"beams": 0}, "beams=0 must be 1 or more"),
-    ({"beams": -3}, "beams=-3 must be 1 or more"),
-    ({"beams": 4, "n_best": 0}, "n_best=0 must be 1 or more"),
-    ({"beams": 4, "n_best": 5}, "n_best=5 hypotheses need as many beams, and beams=4"),
-    ({"beams": 4, "groups": 0}, "groups=0 must be 1 or more"),
-    ({"beams": 4, "groups": 3}, "beams=4 cannot be divided into groups=3"),
-    ({"beams": 4, "diversity": 0.5}, "diversity=0.5 is between groups, and groups=1; choose more groups"),
-    ({"beams": 4, "groups": 2, "diversity": -1.0}, "diversity=-1.0 must be 0 or more"),
-    ({"beams": 4, "coverage_penalty": -0.2}, "coverage_penalty=-0.2 must be 0 or more"),
+    ({"max_tokens": -1}, "max_tokens=-1 must be 0 or more"),
+    ({"beam_width": 0}, "beam_width=0 must be 1 or more"),
+    ({"beam_width": -3}, "beam_width=-3 must be 1 or more"),
+    ({"beam_width": 4, "n_best": 0}, "n_best=0 must be 1 or more"),
+    ({"beam_width": 4, "n_best": 5}, "n_best=5 needs at least as many beams, and beam_width=4"),
+    ({"beam_width": 4, "beam_groups": 0}, "beam_groups=0 must be 1 or more"),
+    ({"beam_width": 4, "beam_groups": 3}, "beam_width=4 is not divisible by beam_groups=3"),
+    ({"beam_width": 4, "diversity_penalty": 0.5}, "diversity_penalty=0.5 needs more than one group, and beam_groups=1"),
+    ({"beam_width": 4, "beam_groups": 2, "diversity_penalty": -1.0}, "diversity_penalty=-1.0 must be 0 or more"),
+    ({"beam_width": 4, "coverage_penalty": -0.2}, "coverage_penalty=-0.2 must be 0 or more"),
     (
         {"coverage_penalty": 0.2},
-        "coverage_penalty=0.2 ranks what a search finds, and beams=1; choose more beams",
+        "coverage_penalty=0.2 ranks the results of a beam search, and beam_width=1",
     ),
     ({"length_penalty": -0.5}, "length_penalty=-0.5 must be 0 or more"),
     ({"length_penalty": math.nan}, "length_penalty=nan must be 0 or more"),
-    ({"no_repeat": -2}, "no_repeat=-2 must be 0 or more"),
+    ({"no_repeat_ngram": -2}, "no_repeat_ngram=-2 must be 0 or more"),
     ({"repetition_penalty": 0.9}, "repetition_penalty=0.9 must be 1 or more"),
     ({"temperature": -0.1}, "temperature=-0.1 must be 0 or more"),
     ({"temperature": math.nan}, "temperature=nan must be 0 or more"),
@@ -39,13 +39,16 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"min_p": 1.0}, "min_p=1.0 must be 0 or more and below 1"),
     ({"min_p": -0.1}, "min_p=-0.1 must be 0 or more and below 1"),
     ({"seed": -1}, "seed=-1 must be 0 or more"),
-    ({"banned": (3, -1)}, "banned token -1 is negative; tokens count from 0"),
-    ({"forced": (-7,)}, "forced token -7 is negative; tokens count from 0"),
-    ({"forced": (3, 5), "banned": (5, 8)}, "token 5 is both forced and banned"),
-    ({"beams": 4, "temperature": 0.7}, "temperature=0.7 draws at random and beams=4 searches; choose one of them"),
-    ({"beams": 4, "top_k": 7}, "top_k=7 draws at random and beams=4 searches; choose one of them"),
-    ({"beams": 4, "top_p": 0.9}, "top_p=0.9 draws at random and beams=4 searches; choose one of them"),
-    ({"beams": 4, "min_p": 0.1}, "min_p=0.1 draws at random and beams=4 searches; choose one of them"),
+    ({"banned_tokens": (3, -1)}, "banned_tokens: token -1 is negative; tokens count from 0"),
+    ({"prefix_tokens": (-7,)}, "prefix_tokens: token -7 is negative; tokens count from 0"),
+    ({"prefix_tokens": (3, 5), "banned_tokens": (5, 8)}, "token 5 is in both prefix_tokens and banned_tokens"),
+    (
+        {"beam_width": 4, "temperature": 0.7},
+        "temperature=0.7 is for sampling and beam_width=4 for beam search; choose one of them",
+    ),
+    ({"beam_width": 4, "top_k": 7}, "top_k=7 is for sampling and beam_width=4 for beam search; choose one of them"),
+    ({"beam_width": 4, "top_p": 0.9}, "top_p=0.9 is for sampling and beam_width=4 for beam search; choose one of them"),
+    ({"beam_width": 4, "min_p": 0.1}, "min_p=0.1 is for sampling and beam_width=4 for beam search; choose one of them"),
 ]
 
 
@@ -60,27 +63,37 @@ def test_a_wrong_value_is_refused_with_one_sentence(values: dict[str, Any], sent
     "values",
     [
         {},
-        {"longest": 0, "seed": 0, "top_p": 1, "length_penalty": 0},
-        {"beams": 6, "n_best": 6, "groups": 3, "diversity": 0.5, "seed": 3, "no_repeat": 2, "repetition_penalty": 1.2},
-        {"temperature": 2.0, "top_k": 5, "top_p": 0.1, "min_p": 0.99, "forced": (1, 2), "banned": (0, 3)},
+        {"max_tokens": 0, "seed": 0, "top_p": 1, "length_penalty": 0},
+        {
+            "beam_width": 6,
+            "n_best": 6,
+            "beam_groups": 3,
+            "diversity_penalty": 0.5,
+            "seed": 3,
+            "no_repeat_ngram": 2,
+            "repetition_penalty": 1.2,
+        },
+        {"temperature": 2.0, "top_k": 5, "top_p": 0.1, "min_p": 0.99, "prefix_tokens": (1, 2), "banned_tokens": (0, 3)},
     ],
 )
 def test_what_goes_together_is_taken(values: dict[str, Any]) -> None:
-    assert Settings.of(**values) == Settings(**values)
+    assert Settings.create(**values) == Settings(**values)
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"^unknown setting tempreture; did you mean temperature\?$"):
-        Settings.of(tempreture=1.0)
+        Settings.create(tempreture=1.0)
 
 
-@pytest.mark.parametrize("name", ["forced", "banned"])
+@pytest.mark.parametrize("name", ["prefix_tokens", "banned_tokens"])
 def test_a_token_outside_the_vocabulary_is_refused(name: str) -> None:
     Settings(**{name: (12,)}).check_vocabulary(13)
-    with pytest.raises(ConfigError, match=rf"^{name} token 13 is not in the vocabulary of 13 tokens$"):
+    with pytest.raises(ConfigError, match=rf"^{name}: there is no token 13 in the vocabulary of 13 tokens$"):
         Settings(**{name: (5, 13)}).check_vocabulary(13)
 
 
 def test_settings_and_streams_of_text_need_no_torch() -> None:
-    code = "import sys; from clearhead.decode import Settings, pieces; Settings(); sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys; from clearhead.decode import Settings, text_pieces; Settings(); sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from clearhead.decode import TextStream, pieces
+from clearhead.decode import TextStream, text_pieces
 from clearhead.decode.stream import first_stop
 from clearhead.errors import ConfigError
 
@@ -30,13 +30,13 @@ def fallback(ids: list[int]) -> str:
 
 @pytest.mark.parametrize("decode", [read, fallback])
 def test_characters_come_whole(decode) -> None:
-    found = list(pieces(TEXT.encode(), decode))
+    found = list(text_pieces(TEXT.encode(), decode))
     assert found == list(TEXT)
 
 
 def test_bytes_that_never_become_a_character_are_given_as_unreadable() -> None:
     data = b"a\xff\xfe\xfd\xfc\xfbb\xe2\x82"
-    found = list(pieces(data, read))
+    found = list(text_pieces(data, read))
     assert "".join(found) == data.decode("utf-8", errors="replace")
     stream = TextStream(read)
     given = [stream.add(byte) for byte in b"\xff" * 9]
@@ -49,14 +49,14 @@ def test_the_text_of_the_prompt_is_not_given_but_known() -> None:
     def spaced(ids: list[int]) -> str:
         return " ".join(words[i] for i in ids)
 
-    assert list(pieces([1, 2], spaced, before=[0])) == [" cat", " sat"]
-    assert list(pieces([0, 1], spaced)) == ["the", " cat"]
+    assert list(text_pieces([1, 2], spaced, before=[0])) == [" cat", " sat"]
+    assert list(text_pieces([0, 1], spaced)) == ["the", " cat"]
 
 
 @pytest.mark.parametrize("decode", [read, fallback])
 def test_a_character_may_begin_in_the_prompt_and_never_end(decode) -> None:
-    assert "".join(pieces("€!".encode()[1:], decode, before="€".encode()[:1])) == "€!"
-    assert re.fullmatch("é�+", "".join(pieces("é€".encode()[:-1], decode)))
+    assert "".join(text_pieces("€!".encode()[1:], decode, before="€".encode()[:1])) == "€!"
+    assert re.fullmatch("é�+", "".join(text_pieces("é€".encode()[:-1], decode)))
 
 
 @pytest.mark.parametrize("stop", ["end", "\n\n", "👧", "n", TEXT, "ext"])
@@ -68,18 +68,18 @@ def test_a_stop_string_ends_the_text_before_it(stop: str) -> None:
             asked.append(byte)
             yield byte
 
-    assert "".join(pieces(tokens(), read, stops=[stop])) == TEXT[: TEXT.index(stop)]
+    assert "".join(text_pieces(tokens(), read, stops=[stop])) == TEXT[: TEXT.index(stop)]
     assert bytes(asked).decode() == TEXT[: TEXT.index(stop) + len(stop)]  # nothing is written for nobody
 
 
 def test_what_only_begins_like_a_stop_string_is_given_later() -> None:
-    assert list(pieces(b"aab aabc.", read, stops=["aabcd", "bx"])) == ["aab ", "aabc."]
-    assert list(pieces(b"aaa", read, stops=["aab"])) == ["a", "aa"]
+    assert list(text_pieces(b"aab aabc.", read, stops=["aabcd", "bx"])) == ["aab ", "aabc."]
+    assert list(text_pieces(b"aaa", read, stops=["aab"])) == ["a", "aa"]
 
 
 def test_the_stop_string_that_is_complete_first_counts() -> None:
-    assert "".join(pieces(b"xabcx", read, stops=["abc", "b"])) == "xa"
-    assert "".join(pieces(b"xabcx", read, stops=["bc", "abc"])) == "x"
+    assert "".join(text_pieces(b"xabcx", read, stops=["abc", "b"])) == "xa"
+    assert "".join(text_pieces(b"xabcx", read, stops=["bc", "abc"])) == "x"
     assert first_stop("xabcx", ["abc", "b"]) == 2
     assert first_stop("x", ["y"]) is None
 
@@ -97,9 +97,9 @@ def test_the_text_does_not_depend_on_where_the_tokens_are_cut(seed: int) -> None
         return b"".join(parts[i] for i in ids).decode("utf-8", errors="replace")
 
     text = data.decode()
-    assert "".join(pieces(range(len(parts)), decode)) == text
+    assert "".join(text_pieces(range(len(parts)), decode)) == text
     end = first_stop(text, stops)
-    assert "".join(pieces(range(len(parts)), decode, stops=stops)) == text[:end]
+    assert "".join(text_pieces(range(len(parts)), decode, stops=stops)) == text[:end]
 
 
 def test_a_long_text_costs_no_more_for_each_token() -> None:
@@ -111,7 +111,7 @@ def test_a_long_text_costs_no_more_for_each_token() -> None:
         return read(ids)
 
     data = TEXT.encode() * 20
-    assert "".join(pieces(data, decode)) == TEXT * 20
+    assert "".join(text_pieces(data, decode)) == TEXT * 20
     assert longest <= 70
 
 
@@ -123,10 +123,10 @@ def test_nothing_follows_a_stop_string() -> None:
 
 
 def test_no_tokens_give_no_text() -> None:
-    assert list(pieces([], read)) == []
-    assert list(pieces([], read, before=[65])) == []
+    assert list(text_pieces([], read)) == []
+    assert list(text_pieces([], read, before=[65])) == []
 
 
 def test_an_empty_stop_string_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^a stop string is empty; leave it out to go on to the end$"):
+    with pytest.raises(ConfigError, match=r"^a stop string is empty; leave it out to generate to the end$"):
         TextStream(read, stops=["x", ""])

@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead.decode import Settings, Special, write_all
-from clearhead.engines.compiled import Compiled
-from clearhead.engines.compiler import native
-from clearhead.run import Sizes
-from clearhead.tasks import default_config, override_config
-from clearhead.tasks.base.network import build_network
+from clearhead import config
+from clearhead.decode import Settings, SpecialTokens, generate_batch
+from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.engine import NativeEngine
+from clearhead.models.build import Sizes, build
 
 VOCABULARY = 37
 POSITIONS = ("none", "sinusoidal", "learned", "rotary", "alibi", "t5")
@@ -30,19 +29,17 @@ SMALL = ("model.dim=12", "model.heads=3", "model.layers=2", "model.inner=29", "m
 def make(task: str, *parts: str, seed: int = 5, vocabulary: int = VOCABULARY) -> nn.Module:
     """A model whose biases and gains are not 0 and 1."""
     torch.manual_seed(seed)
-    network = build_network(
-        override_config(default_config(task), [*SMALL, *parts]), Sizes(vocabulary=vocabulary)
-    ).eval()
+    network = build(config.override(config.defaults(task), [*SMALL, *parts]), Sizes(vocabulary=vocabulary)).eval()
     for weight in network.parameters():
         nn.init.normal_(weight, std=0.4)
     return network
 
 
-def native_of(network: nn.Module, int8: bool = False) -> Compiled:
+def native_of(network: nn.Module, int8: bool = False) -> NativeEngine:
     """The same as native code."""
-    library = native()
+    library = load_library()
     assert library is not None
-    return Compiled(network, library, int8=int8)  # type: ignore[arg-type]
+    return NativeEngine(network, library, int8=int8)  # type: ignore[arg-type]
 
 
 def sources(rows: int) -> torch.Tensor:
@@ -70,12 +67,12 @@ def assert_same_steps(network: Any, fast: Any, task: str, near: float) -> None:
         rows = len(order)
 
 
-def assert_same_texts(network: Any, fast: Any, beams: int, rows: int, near: float, streams: int = 1) -> None:
+def assert_same_texts(network: Any, fast: Any, beams: int, rows: int, near: float, threads: int = 1) -> None:
     """All hypotheses of a search, and their scores."""
-    chosen = Settings(beams=beams, n_best=beams, longest=13, scored=True)
+    chosen = Settings(beam_width=beams, n_best=beams, max_tokens=13, return_logprobs=True)
     asked = [[int(x) for x in row if x] for row in sources(rows)]
-    slow = write_all(network, asked, Special(0, 1, 2), chosen)
-    for one, other in zip(slow, write_all(fast, asked, Special(0, 1, 2), chosen, 2, streams), strict=True):
+    slow = generate_batch(network, asked, SpecialTokens(0, 1, 2), chosen)
+    for one, other in zip(slow, generate_batch(fast, asked, SpecialTokens(0, 1, 2), chosen, 2, threads), strict=True):
         assert [each.ids for each in one] == [each.ids for each in other]
         assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=near)
 

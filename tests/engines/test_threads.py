@@ -9,22 +9,22 @@ def test_threads_are_chosen_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {1: 5, 4: 1}  # with four threads a step takes less
     now = [0.0]
     monkeypatch.setattr(threads.time, "perf_counter", lambda: now[0])
-    found = threads.Threads(most=4)
+    found = threads.ThreadChooser(most=4)
     for _ in range(2 * threads.TRIALS):
-        with found.chosen(rows=9) as trial:
+        with found.choose(rows=9) as trial:
             now[0] += slow[trial.threads]
-    with found.chosen(rows=9) as trial:
+    with found.choose(rows=9) as trial:
         assert trial.threads == 4
-    with found.chosen(rows=100) as trial:  # another size is tried anew
+    with found.choose(rows=100) as trial:  # another size is tried anew
         assert trial.threads == 1
 
 
 def test_a_slow_moment_does_not_decide_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     now, slow = [0.0], {1: 5.0, 4: 1.0}
     monkeypatch.setattr(threads.time, "perf_counter", lambda: now[0])
-    found, chosen = threads.Threads(most=4), []
+    found, chosen = threads.ThreadChooser(most=4), []
     for step in range(200):
-        with found.chosen(rows=9) as trial:
+        with found.choose(rows=9) as trial:
             now[0] += slow[trial.threads] + (20 if trial.threads == 4 and step < 9 else 0)
         chosen.append(trial.threads)
     assert chosen[10] == 1  # when it was measured, four threads seemed slower
@@ -34,10 +34,10 @@ def test_a_slow_moment_does_not_decide_for_ever(monkeypatch: pytest.MonkeyPatch)
 def test_a_search_is_compared_by_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(threads.time, "perf_counter", lambda: now[0])
-    found = threads.Threads(most=4)
+    found = threads.ThreadChooser(most=4)
     for _ in range(threads.TRIALS):  # a search counts as two
-        with found.chosen(rows=9) as trial:
+        with found.choose(rows=9) as trial:
             trial.steps = 30 if trial.threads == 4 else 10
             now[0] += 3.0 if trial.threads == 4 else 2.0
-    with found.chosen(rows=9) as trial:
+    with found.choose(rows=9) as trial:
         assert trial.threads == 4

@@ -43,13 +43,13 @@ def words(ids: Sequence[int]) -> list[str]:
 
 
 def tree_of(network: Any, **settings: Any) -> BeamTree:
-    chosen = Settings(**{"longest": LONGEST, **settings})
+    chosen = Settings(**{"max_tokens": LONGEST, **settings})
     return beam_tree(network, (SOURCE,), [START], STOP, chosen, words, "a source")
 
 
 def found_by(network: Any, **settings: Any) -> Hypothesis:
     state = network.start(SOURCE)
-    return beam_search(network, state, Prompts([[START]], STOP), Settings(**{"longest": LONGEST, **settings}))[0][0]
+    return beam_search(network, state, Prompts([[START]], STOP), Settings(**{"max_tokens": LONGEST, **settings}))[0][0]
 
 
 def text(tree: BeamTree, node: Node) -> tuple[int, ...]:
@@ -66,11 +66,11 @@ def following(network: Any, ids: tuple[int, ...]) -> list[float]:
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 def test_the_best_node_is_the_best_hypothesis(parts: dict[str, Any], penalty: float) -> None:
     network = translator(parts)
-    best = found_by(network, beams=3, length_penalty=penalty)
-    tree = tree_of(network, beams=3, length_penalty=penalty)
+    best = found_by(network, beam_width=3, length_penalty=penalty)
+    tree = tree_of(network, beam_width=3, length_penalty=penalty)
     path = tree.path(tree.best)
     assert [int(node.token[1:]) for node in path] == [*best.ids, *([STOP] if best.finished else [])]
-    assert [node.probability for node in path] == pytest.approx(list(best.log_probabilities), abs=1e-12)
+    assert [node.probability for node in path] == pytest.approx(list(best.logprobs), abs=1e-12)
     assert tree.nodes[tree.best].score == pytest.approx(best.score, abs=1e-12)
     assert tree.nodes[tree.best].state == ("finished" if best.finished else "kept")
 
@@ -80,7 +80,7 @@ def test_the_best_node_is_the_best_hypothesis(parts: dict[str, Any], penalty: fl
 @pytest.mark.parametrize("seed", [0, 1])
 def test_every_node_is_what_a_slow_search_considers(parts: dict[str, Any], beams: int, seed: int) -> None:
     network = translator(parts, seed)
-    tree = tree_of(network, beams=beams)
+    tree = tree_of(network, beam_width=beams)
     step = 0
     while kept := [node for node in tree.nodes if node.step == step and node.state == "kept"]:
         step += 1
@@ -107,7 +107,7 @@ def test_every_node_is_what_a_slow_search_considers(parts: dict[str, Any], beams
 
 @every_translator
 def test_scores_have_the_length_penalty_where_a_text_is_a_hypothesis(parts: dict[str, Any]) -> None:
-    trees = [tree_of(translator(parts, seed), beams=5, n_best=5, length_penalty=0.6) for seed in range(4)]
+    trees = [tree_of(translator(parts, seed), beam_width=5, n_best=5, length_penalty=0.6) for seed in range(4)]
     nodes = [node for tree in trees for node in tree.nodes]
     assert {node.state for node in nodes} == {"kept", "dropped", "finished"}
     for node in nodes:
@@ -118,14 +118,14 @@ def test_scores_have_the_length_penalty_where_a_text_is_a_hypothesis(parts: dict
 
 
 def test_a_text_that_is_cut_has_its_score_and_stays_kept() -> None:
-    tree = tree_of(translator({}), beams=2, longest=3, banned=(STOP,), length_penalty=2.0)
+    tree = tree_of(translator({}), beam_width=2, max_tokens=3, banned_tokens=(STOP,), length_penalty=2.0)
     best = tree.nodes[tree.best]
     assert (best.state, best.step) == ("kept", 3)
     assert best.score == pytest.approx(best.total / 9, abs=1e-12)
 
 
 def test_ids_are_places_and_parents_come_first() -> None:
-    tree = tree_of(translator({}), beams=4)
+    tree = tree_of(translator({}), beam_width=4)
     root, *others = tree.nodes
     assert (root.id, root.parent, root.step, root.token, root.total) == (0, None, 0, f"w{START}", 0.0)
     for place, node in enumerate(others, start=1):
@@ -138,11 +138,11 @@ def test_ids_are_places_and_parents_come_first() -> None:
 
 def test_groups_that_write_the_same_share_its_node() -> None:
     network = translator({})
-    tree = tree_of(network, beams=4, groups=4, diversity=0.3, n_best=4)
+    tree = tree_of(network, beam_width=4, beam_groups=4, diversity_penalty=0.3, n_best=4)
     texts = [text(tree, node) for node in tree.nodes]
     assert len(set(texts)) == len(texts)
     state = network.start(SOURCE)
-    settings = Settings(longest=LONGEST, beams=4, groups=4, diversity=0.3, n_best=4)
+    settings = Settings(max_tokens=LONGEST, beam_width=4, beam_groups=4, diversity_penalty=0.3, n_best=4)
     for hypothesis in beam_search(network, state, Prompts([[START]], STOP), settings)[0]:
         ids = (*hypothesis.ids, *([STOP] if hypothesis.finished else []))
         node = tree.nodes[texts.index(ids)]
@@ -150,7 +150,7 @@ def test_groups_that_write_the_same_share_its_node() -> None:
 
 
 def test_a_longer_prompt_is_the_root() -> None:
-    tree = beam_tree(translator({}), (SOURCE,), [START, 7], STOP, Settings(longest=3, beams=2), words)
+    tree = beam_tree(translator({}), (SOURCE,), [START, 7], STOP, Settings(max_tokens=3, beam_width=2), words)
     assert tree.nodes[0].token == "w2 w7"
     with torch.inference_mode():
         own = translator({})(SOURCE, torch.tensor([[START, 7]]))[0, -1].log_softmax(-1)
@@ -171,14 +171,14 @@ def test_an_observer_changes_nothing() -> None:
 
     network, counting = translator({}), Counting()
     sources, prompts = SOURCE.expand(3, -1), Prompts([[START], [START, 5, 6], [START, 9]], STOP)
-    settings = Settings(longest=LONGEST, beams=3, n_best=3)
+    settings = Settings(max_tokens=LONGEST, beam_width=3, n_best=3)
     watched = beam_search(network, network.start(sources), prompts, settings, counting)
     assert watched == beam_search(network, network.start(sources), prompts, settings)
     assert counting.considered_texts > counting.hypotheses >= 3
 
 
 def test_it_is_plain_data() -> None:
-    tree = tree_of(translator({}), beams=2)
+    tree = tree_of(translator({}), beam_width=2)
     data = json.loads(json.dumps(tree.to_json(), allow_nan=False))
     assert {key: data[key] for key in ("format", "source", "best")} == {
         "format": "clearhead-beam-1",
@@ -191,11 +191,11 @@ def test_it_is_plain_data() -> None:
 
 def test_what_cannot_be_shown_is_one_sentence() -> None:
     network = translator({})
-    with pytest.raises(ConfigError, match=r"^beams=0 must be 1 or more$"):
-        tree_of(network, beams=0)
-    with pytest.raises(ProbeError, match=r"^longest=0 leaves no room for a token, so there is no beam to show$"):
-        tree_of(network, beams=2, longest=0)
-    tree = tree_of(network, beams=2, longest=1)
+    with pytest.raises(ConfigError, match=r"^beam_width=0 must be 1 or more$"):
+        tree_of(network, beam_width=0)
+    with pytest.raises(ProbeError, match=r"^max_tokens=0 leaves no room for a token, so there is no beam to show$"):
+        tree_of(network, beam_width=2, max_tokens=0)
+    tree = tree_of(network, beam_width=2, max_tokens=1)
     assert max(node.step for node in tree.nodes) == 1
     with pytest.raises(ProbeError, match=rf"^there is no node 99: this tree has {len(tree.nodes)}, counted from 0$"):
         tree.path(99)

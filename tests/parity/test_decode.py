@@ -13,8 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from clearhead.decode import Hypothesis, Prompts, Settings, write
-from clearhead.decode.rules import only_min_p, only_top_k, only_top_p, penalise_repetition, without, without_repeats
+from clearhead.decode import Hypothesis, Prompts, Settings, generate
+from clearhead.decode.logits import (
+    ban_repeated_ngrams,
+    ban_tokens,
+    min_p_filter,
+    penalise_repetition,
+    top_k_filter,
+    top_p_filter,
+)
 
 from .setting import VOCABULARY
 
@@ -122,10 +129,10 @@ def assert_finished_are_the_same(ours: list[Hypothesis], theirs: tuple[list[list
 def searching(how: Settings) -> dict[str, Any]:
     """Our settings in their words."""
     return {
-        "num_beams": how.beams,
+        "num_beams": how.beam_width,
         "num_return_sequences": how.n_best,
         "length_penalty": how.length_penalty,
-        "no_repeat_ngram_size": how.no_repeat,
+        "no_repeat_ngram_size": how.no_repeat_ngram,
         "early_stopping": "never",  # until no open beam can win
     }
 
@@ -135,8 +142,10 @@ def searching(how: Settings) -> dict[str, Any]:
 @pytest.mark.parametrize("beams", [2, 5])
 def test_beam_search_of_a_language_model(transformers, penalty, no_repeat, beams) -> None:
     model, compared = gpt2(transformers), 0
-    how = Settings(longest=LONGEST, beams=beams, n_best=beams, length_penalty=penalty, no_repeat=no_repeat)
-    ours = write(Text(model), nothing(4), Prompts(PROMPTS, STOP), how)
+    how = Settings(
+        max_tokens=LONGEST, beam_width=beams, n_best=beams, length_penalty=penalty, no_repeat_ngram=no_repeat
+    )
+    ours = generate(Text(model), nothing(4), Prompts(PROMPTS, STOP), how)
     for prompt, hypotheses in zip(PROMPTS, ours, strict=True):
         theirs = theirs_written(model, torch.tensor([prompt]), **searching(how))
         compared += assert_finished_are_the_same(hypotheses, theirs)
@@ -147,8 +156,8 @@ def test_beam_search_of_a_language_model(transformers, penalty, no_repeat, beams
 @pytest.mark.parametrize("no_repeat", [0, 2])
 def test_beam_search_of_a_translator(transformers, penalty, no_repeat) -> None:
     model, compared = marian(transformers), 0
-    how = Settings(longest=LONGEST, beams=4, n_best=3, length_penalty=penalty, no_repeat=no_repeat)
-    ours = write(Translation(model), (SOURCES, nothing(3)), Prompts([[START]] * 3, STOP), how)
+    how = Settings(max_tokens=LONGEST, beam_width=4, n_best=3, length_penalty=penalty, no_repeat_ngram=no_repeat)
+    ours = generate(Translation(model), (SOURCES, nothing(3)), Prompts([[START]] * 3, STOP), how)
     texts, scores = theirs_written(model, SOURCES, **searching(how))
     for row, hypotheses in enumerate(ours):
         span = slice(3 * row, 3 * row + 3)
@@ -156,16 +165,16 @@ def test_beam_search_of_a_translator(transformers, penalty, no_repeat) -> None:
     assert compared > 4
 
 
-@pytest.mark.parametrize("settings", [{}, {"no_repeat": 2}, {"repetition_penalty": 1.7}])
+@pytest.mark.parametrize("settings", [{}, {"no_repeat_ngram": 2}, {"repetition_penalty": 1.7}])
 def test_greedy_search(transformers, settings) -> None:
     model = gpt2(transformers)
-    how = Settings(longest=LONGEST, scored=True, **settings)
-    named = {"no_repeat_ngram_size": how.no_repeat, "repetition_penalty": how.repetition_penalty}
-    ours = write(Text(model), nothing(4), Prompts(PROMPTS, STOP), how)
+    how = Settings(max_tokens=LONGEST, return_logprobs=True, **settings)
+    named = {"no_repeat_ngram_size": how.no_repeat_ngram, "repetition_penalty": how.repetition_penalty}
+    ours = generate(Text(model), nothing(4), Prompts(PROMPTS, STOP), how)
     for prompt, (found,) in zip(PROMPTS, ours, strict=True):
         [text], _ = theirs_written(model, torch.tensor([prompt]), **named)
         assert [*found.ids, STOP][: len(text)] == text
-        assert len(found.log_probabilities) == len(text)
+        assert len(found.logprobs) == len(text)
 
 
 @pytest.fixture
@@ -180,17 +189,17 @@ def so_far() -> Tensor:
 
 @pytest.mark.parametrize("value", [1, 3, 30])
 def test_top_k(transformers, logits, so_far, value) -> None:
-    assert_close(only_top_k(logits, value), transformers.TopKLogitsWarper(value)(so_far, logits))
+    assert_close(top_k_filter(logits, value), transformers.TopKLogitsWarper(value)(so_far, logits))
 
 
 @pytest.mark.parametrize("value", [0.1, 0.5, 0.97])
 def test_top_p(transformers, logits, so_far, value) -> None:
-    assert_close(only_top_p(logits, value), transformers.TopPLogitsWarper(value)(so_far, logits))
+    assert_close(top_p_filter(logits, value), transformers.TopPLogitsWarper(value)(so_far, logits))
 
 
 @pytest.mark.parametrize("value", [0.01, 0.1, 0.9])
 def test_min_p(transformers, logits, so_far, value) -> None:
-    assert_close(only_min_p(logits, value), transformers.MinPLogitsWarper(value)(so_far, logits))
+    assert_close(min_p_filter(logits, value), transformers.MinPLogitsWarper(value)(so_far, logits))
 
 
 @pytest.mark.parametrize("value", [1.1, 4.0])
@@ -202,10 +211,10 @@ def test_repetition_penalty(transformers, logits, so_far, value) -> None:
 @pytest.mark.parametrize("value", [1, 2, 3])
 def test_no_repeats(transformers, logits, so_far, value) -> None:
     theirs = transformers.NoRepeatNGramLogitsProcessor(value)(so_far, logits.clone())
-    assert_close(without_repeats(logits, so_far, value), theirs)
+    assert_close(ban_repeated_ngrams(logits, so_far, value), theirs)
 
 
 def test_banned_tokens(transformers, logits, so_far) -> None:
     torch.set_default_dtype(torch.float32)  # theirs knows no other
     theirs = transformers.NoBadWordsLogitsProcessor([[3], [29]], eos_token_id=STOP)(so_far, logits.clone())
-    assert_close(without(logits, (29, 3)), theirs)
+    assert_close(ban_tokens(logits, (29, 3)), theirs)

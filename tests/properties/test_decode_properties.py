@@ -16,13 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clearhead.config import TokenizerKind
-from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, pieces, steps, write
-from clearhead.models.config import ContextName
-from clearhead.nn import POSITIONS
-from clearhead.run import Sizes
-from clearhead.tasks import TASKS
-from clearhead.tasks.base.network import build_network
+from clearhead.config import CONFIGS, ContextName, PositionName, Task, TokenizerKind
+from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, generate, stream_tokens, text_pieces
+from clearhead.models.build import Sizes, build
 from clearhead.text import Tokenizer
 
 V, STOP = 13, 1
@@ -35,7 +31,7 @@ SHARP = 9.0  # as if trained: what an untrained model says is almost the same fo
 class System:
     """A model by its task and what of its configuration is not the default."""
 
-    task: str
+    task: Task
     setting: tuple[tuple[str, Any], ...]
 
     def __str__(self) -> str:
@@ -45,16 +41,16 @@ class System:
     def built(self, seed: int) -> Any:
         torch.default_generator.manual_seed(seed)
         patch = {"patch": 2} if self.task == "caption" else {}
-        config = TASKS[self.task].config_type().model_validate({"model": {**SMALL, **patch, **dict(self.setting)}})
-        return build_network(config, SIZES).double().eval()
+        config = CONFIGS[self.task].model_validate({"model": {**SMALL, **patch, **dict(self.setting)}})
+        return build(config, SIZES).double().eval()
 
 
-def system(task: str, **setting: Any) -> System:
+def system(task: Task, **setting: Any) -> System:
     return System(task, tuple(setting.items()))
 
 
 SYSTEMS = [
-    *(system(task, positions=name) for task in ("lm", "translate") for name in POSITIONS.builtin()),
+    *(system(task, positions=name) for task in ("lm", "translate") for name in get_args(PositionName)),
     *(system(task, window=3) for task in ("lm", "translate")),
     *(system("translate", architecture="rnn", context=name) for name in get_args(ContextName)),
     *(system("lm", architecture="rnn", cell=cell) for cell in ("gru", "lstm")),
@@ -81,13 +77,15 @@ class Case:
             return ()
         return (torch.nn.utils.rnn.pad_sequence([self.sources[row] for row in rows], batch_first=True),)
 
-    def write(self, how: Settings, rows: list[int] | None = None, model: Sharp | None = None) -> list[list[Hypothesis]]:
+    def generate(
+        self, how: Settings, rows: list[int] | None = None, model: Sharp | None = None
+    ) -> list[list[Hypothesis]]:
         rows = self.rows if rows is None else rows
         model = Sharp(self.model) if model is None else model
-        return write(model, model.start(*self.read(rows)), self.batch(rows), how)
+        return generate(model, model.start(*self.read(rows)), self.batch(rows), how)
 
     def batch(self, rows: list[int]) -> Prompts:
-        return Prompts([self.prompts[row] for row in rows], STOP, numbers=rows)
+        return Prompts([self.prompts[row] for row in rows], STOP, row_seeds=rows)
 
 
 @st.composite
@@ -107,13 +105,13 @@ def cases(draw: st.DrawFn, which: System) -> Case:
 
 RULES = st.fixed_dictionaries(
     {
-        "longest": st.integers(1, 8),
-        "no_repeat": st.sampled_from([0, 0, 2]),
+        "max_tokens": st.integers(1, 8),
+        "no_repeat_ngram": st.sampled_from([0, 0, 2]),
         "repetition_penalty": st.sampled_from([1.0, 1.0, 1.4]),
-        "banned": st.sampled_from([(), (7, 3)]),
-        "forced": st.sampled_from([(), (), (5,), (2, 12)]),
+        "banned_tokens": st.sampled_from([(), (7, 3)]),
+        "prefix_tokens": st.sampled_from([(), (), (5,), (2, 12)]),
         "length_penalty": st.sampled_from([0.0, 0.7, 1.0]),
-        "scored": st.just(True),
+        "return_logprobs": st.just(True),
     }
 )
 DRAWING = st.fixed_dictionaries(
@@ -127,9 +125,9 @@ DRAWING = st.fixed_dictionaries(
 )
 SEARCHING = st.sampled_from(
     [
-        {"beams": 2},
-        {"beams": 3, "n_best": 3},
-        {"beams": 4, "n_best": 2, "groups": 2, "diversity": 0.5},
+        {"beam_width": 2},
+        {"beam_width": 3, "n_best": 3},
+        {"beam_width": 4, "n_best": 2, "beam_groups": 2, "diversity_penalty": 0.5},
     ]
 )
 one_by_one = st.builds(lambda rules, how: Settings(**rules, **how), RULES, DRAWING)
@@ -194,7 +192,7 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
     assert [[each.ids for each in row] for row in found] == [[each.ids for each in row] for row in wanted]
     for each, other in zip(chain(*found), chain(*wanted), strict=True):
         assert each.score == pytest.approx(other.score, abs=1e-9)
-        assert each.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-9)
+        assert each.logprobs == pytest.approx(other.logprobs, abs=1e-9)
 
 
 @every_system
@@ -202,7 +200,7 @@ def assert_same(found: list[list[Hypothesis]], wanted: list[list[Hypothesis]]) -
 @given(data=st.data(), how=any_way)
 def test_cached_is_uncached(which: System, data: st.DataObject, how: Settings) -> None:
     case = data.draw(cases(which))
-    assert_same(case.write(how), case.write(how, model=Uncached(case.model)))
+    assert_same(case.generate(how), case.generate(how, model=Uncached(case.model)))
 
 
 @every_system
@@ -210,7 +208,7 @@ def test_cached_is_uncached(which: System, data: st.DataObject, how: Settings) -
 @given(data=st.data(), how=any_way)
 def test_batched_is_one_by_one(which: System, data: st.DataObject, how: Settings) -> None:
     case = data.draw(cases(which))
-    assert_same(case.write(how), [case.write(how, [row])[0] for row in case.rows])
+    assert_same(case.generate(how), [case.generate(how, [row])[0] for row in case.rows])
 
 
 @every_system
@@ -219,7 +217,7 @@ def test_batched_is_one_by_one(which: System, data: st.DataObject, how: Settings
 def test_one_beam_is_greedy(which: System, data: st.DataObject, rules: dict[str, Any]) -> None:
     case, how = data.draw(cases(which)), Settings(**rules)
     model, batch = Sharp(case.model), case.batch(case.rows)
-    assert_same(beam_search(model, model.start(*case.read(case.rows)), batch, how), case.write(how))
+    assert_same(beam_search(model, model.start(*case.read(case.rows)), batch, how), case.generate(how))
 
 
 @every_system
@@ -228,10 +226,10 @@ def test_one_beam_is_greedy(which: System, data: st.DataObject, rules: dict[str,
 def test_streamed_is_whole(which: System, data: st.DataObject, how: Settings) -> None:
     case = data.draw(cases(which))
     model, streamed = Sharp(case.model), [[] for _ in case.rows]
-    for step in steps(model, model.start(*case.read(case.rows)), case.batch(case.rows), how):
+    for step in stream_tokens(model, model.start(*case.read(case.rows)), case.batch(case.rows), how):
         for token in step:
-            streamed[token.row].append(token.id)
-    assert streamed == [found.ids for (found,) in case.write(how)]
+            streamed[token.row.index].append(token.id)
+    assert streamed == [found.ids for (found,) in case.generate(how)]
 
 
 @every_system
@@ -239,12 +237,12 @@ def test_streamed_is_whole(which: System, data: st.DataObject, how: Settings) ->
 @given(data=st.data(), how=one_by_one)
 def test_compacted_is_never_compacted(which: System, data: st.DataObject, how: Settings) -> None:
     case = data.draw(cases(which))
-    assert_same(case.write(how), case.write(how, model=Standing(case.model)))
+    assert_same(case.generate(how), case.generate(how, model=Standing(case.model)))
 
 
 def test_texts_end_and_rows_leave_in_these_tests() -> None:
     case = Case(system("lm", positions="rotary").built(0), None, [[token] for token in range(2, V)])
-    lengths = {len(found.ids) for (found,) in case.write(Settings(longest=8, temperature=1.5, seed=1))}
+    lengths = {len(found.ids) for (found,) in case.generate(Settings(max_tokens=8, temperature=1.5, seed=1))}
     assert len(lengths) > 3
 
 
@@ -261,9 +259,9 @@ def tokenizer(kind: TokenizerKind) -> Tokenizer:
 def test_streamed_text_is_the_whole_text(kind: TokenizerKind, data: st.DataObject) -> None:
     vocabulary = tokenizer(kind)
     ids = data.draw(st.lists(st.integers(0, len(vocabulary) - 1), min_size=1, max_size=150))
-    assert "".join(pieces(ids, vocabulary.decode)) == vocabulary.decode(ids)
+    assert "".join(text_pieces(ids, vocabulary.decode)) == vocabulary.decode(ids)
     prompt, text = vocabulary.encode("the fox"), vocabulary.decode(ids)
     whole = vocabulary.decode(prompt + ids)[len(vocabulary.decode(prompt)) :]
-    assert "".join(pieces(ids, vocabulary.decode, before=prompt)) == whole
+    assert "".join(text_pieces(ids, vocabulary.decode, before=prompt)) == whole
     if stop := text[len(text) // 2 : len(text) // 2 + 3]:
-        assert "".join(pieces(ids, vocabulary.decode, stops=[stop])) == text[: text.index(stop)]
+        assert "".join(text_pieces(ids, vocabulary.decode, stops=[stop])) == text[: text.index(stop)]

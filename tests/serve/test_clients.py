@@ -127,15 +127,15 @@ def test_a_client_that_goes_away_frees_its_place(
     monkeypatch.setattr(Service, "load", lambda *each: services.append(load_service(*each)) or services[-1])
     with open_service("writer", rows=1, context=100_000, tokens=100_000) as address:
         body = json.dumps({"model": "writer", "prompt": "a", "max_tokens": 90_000, "temperature": 0, "stream": stream})
-        running = services[0].models["writer"].worker
+        worker = services[0].models["writer"].worker
         with closing(socket.create_connection(place(address))) as connection:
             connection.sendall(HEAD.format(len(body)).replace("/translate", "/v1/completions").encode() + body.encode())
-            eventually(lambda: running._running)
+            eventually(lambda: worker.running)
             received = b"" if stream else b"data: "
             while b"data: " not in received:
                 received += connection.recv(4096)
                 assert received
-        eventually(lambda: not running._running)
+        eventually(lambda: not worker.running)
         status, found = post(address, "/v1/completions", {"model": "writer", "prompt": "a", "max_tokens": 3})
         assert (status, found["usage"]["completion_tokens"]) == (200, 3)
 

@@ -117,7 +117,7 @@ def test_the_stop_token_ends_a_text(client: TestClient, model: Of, monkeypatch: 
 def test_a_long_prompt_is_read_in_parts(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {"model": "writer", "prompt": "we are eating bread. " * 9, "max_tokens": 3, "echo": True, "logprobs": 1}
     [whole] = complete(client, temperature=0, **asked)
-    monkeypatch.setattr("clearhead.serve.writing.NUMBERS", 11 * 69)
+    monkeypatch.setattr("clearhead.decode.stepper.PART", 11)
     [parts] = complete(client, temperature=0, **asked)
     assert parts["text"] == whole["text"]
     assert parts["logprobs"]["token_logprobs"][1:] == pytest.approx(whole["logprobs"]["token_logprobs"][1:], abs=1e-5)

@@ -69,5 +69,5 @@ def test_models_are_called_by_their_directory_or_as_said(runs: list[str], tmp_pa
     service = Service.load([str(odd), f"odd={odd}"])
     assert list(service.models) == ["rate=0.1", "odd"]
     service.close()
-    with pytest.raises(ConfigError, match="two models are called vectors; call one of them otherwise: NAME="):
+    with pytest.raises(ConfigError, match="two models are called vectors; give one of them another name: NAME="):
         Service.load([vectors, f"vectors={vectors}"])

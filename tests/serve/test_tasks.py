@@ -43,7 +43,7 @@ def test_the_settings_of_a_search_count(client: TestClient, model: Of) -> None:
     found = post(client, "/translate", model="translator", text=text, beams=1)
     assert found["translation"] == model("translator").translate(text, beams=1)
     sentence = post(client, "/translate", 400, model="translator", text=text, beams=2, n_best=3)
-    assert sentence == "n_best=3 hypotheses need as many beams, and beams=2"
+    assert sentence == "n_best=3 needs at least as many beams, and beam_width=2"
 
 
 def test_a_text_is_classified(client: TestClient, model: Of) -> None:
@@ -116,7 +116,7 @@ def test_what_is_too_long_to_look_into_is_refused(client: TestClient) -> None:
         ("/translate", {"model": "eyes", "text": "a"}, "eyes is a model for vision: it can classify, not translate"),
         ("/classify", {"model": "writer", "text": "a"}, "writer is a model for lm: it can generate, not classify"),
         ("/caption", {"model": "eyes", "image": ""}, "eyes is a model for vision: it can classify, not caption"),
-        ("/v1/completions", {"model": "masked", "prompt": "a"}, "masked fills in masked tokens: it cannot go on from"),
+        ("/v1/completions", {"model": "masked", "prompt": "a"}, "masked fills in masked tokens: it cannot continue"),
         ("/v1/embeddings", {"model": "eyes", "input": "a"}, "eyes is a model for vision: it has no vectors of texts"),
         ("/translate", {"model": "translator", "text": []}, "there is nothing to answer: the list is empty"),
         ("/translate", {"model": "translator", "text": ["a"] * 129}, "129 texts are more than the 128 of one request"),

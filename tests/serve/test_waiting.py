@@ -1,4 +1,4 @@
-"""Waiting for what a thread tells: every moment in which a client may leave, and the end of patience."""
+"""Waiting for a thread: every moment in which a client may leave, and the time limit."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from clearhead.decode import Settings
-from clearhead.serve.batching import Item
 from clearhead.serve.failures import Refused
-from clearhead.serve.waiting import Told, parts, while_there
-from clearhead.serve.writing import Ask, Chunk
+from clearhead.serve.generation import generated_chunks
+from clearhead.serve.text_row import GenerationRequest, TextChunk
+from clearhead.serve.worker import Job, ThreadQueue, while_connected
 
-ASK = Ask((2, 3), Settings())
+REQUEST = GenerationRequest((2, 3), Settings())
 NEVER = 30.0  # seconds
 
 
 def run(work: Callable[..., Coroutine[Any, Any, Any]], *given: Any) -> Any:
-    """Its result, in a thread of its own: the browser of other tests keeps a loop running in this one."""
+    """The result, from another thread: the browser of other tests keeps an event loop running in this one."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: asyncio.run(work(*given))).result()
 
@@ -43,48 +43,48 @@ async def turns(count: int) -> None:
 
 
 @pytest.mark.parametrize("between", range(-7, 8))
-def test_a_client_may_leave_in_the_moment_in_which_something_is_told(between: int) -> None:
+def test_a_client_may_leave_in_the_moment_in_which_a_chunk_arrives(between: int) -> None:
     """So many turns of the loop before or after it."""
-    asked: list[Ask] = []
-    items: list[Item] = []
+    sent: list[GenerationRequest] = []
+    jobs: list[Job] = []
 
-    def submit(asks: Sequence[Ask]) -> list[Item]:
-        asked.extend(asks)
-        items.append(Item("write", asks[0], lambda _: iter(())))
-        return items
+    def submit(requests: Sequence[GenerationRequest]) -> list[Job]:
+        sent.extend(requests)
+        jobs.append(Job("generate", requests[0], lambda _: iter(())))
+        return jobs
 
     async def read() -> list[str]:
-        return [part.chunk.text async for part in parts([ASK], submit, NEVER)]
+        return [chunk.text async for chunk in generated_chunks([REQUEST], submit, NEVER)]
 
     async def leave() -> None:
         request, gone = leaving()
-        waiting = asyncio.ensure_future(while_there(request, read(), NEVER))
+        waiting = asyncio.ensure_future(while_connected(request, read(), NEVER))
         await turns(7)
-        asked[0].tell(Chunk("a"))
+        sent[0].send(TextChunk("a"))
         await turns(between)
         gone.set()
         await turns(-between)
-        asked[0].tell(Chunk("b"))
+        sent[0].send(TextChunk("b"))
         await turns(20)
         assert waiting.done()
         await waiting
 
     with pytest.raises(ClientDisconnect):
         run(leave)
-    assert items[0].answer.cancelled()
+    assert jobs[0].answer.cancelled()
 
 
 def test_no_more_is_waited_for_when_the_time_is_over() -> None:
     """Also if there is always something more."""
 
-    async def read(seconds: float, *said: int) -> list[int]:
-        told = Told[int](seconds)
-        for each in said:
-            told.tell(each)
+    async def read(seconds: float, *items: int) -> list[int]:
+        queue = ThreadQueue[int](seconds)
+        for each in items:
+            queue.put(each)
         await asyncio.sleep(0.02)
-        return [await told.next() for _ in range(3)]
+        return [await queue.get() for _ in range(3)]
 
     assert run(read, NEVER, 5, 3, 2) == [5, 3, 2]
-    for said in [(), (5,), (5, 3, 2)]:
+    for items in [(), (5,), (5, 3, 2)]:
         with pytest.raises(Refused, match=r"^this took longer than 0.01 seconds; ask for less at a time$"):
-            run(read, 0.01, *said)
+            run(read, 0.01, *items)

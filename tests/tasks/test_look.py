@@ -62,9 +62,9 @@ def test_a_translator_with_a_target(tmp_path: Path) -> None:
 
 def test_settings_of_writing_reach_the_search(tmp_path: Path) -> None:
     model = load(tmp_path, "translate")
-    assert len(model.look("the red car", longest=2, beams=3).tokens["decoder"]) <= 3
-    seen = model.look("the red car", generate=True, longest=5, beams=2)
-    again = model.look("the red car", longest=5, beams=2)
+    assert len(model.look("the red car", max_tokens=2, beam_width=3).tokens["decoder"]) <= 3
+    seen = model.look("the red car", generate=True, max_tokens=5, beam_width=2)
+    again = model.look("the red car", max_tokens=5, beam_width=2)
     assert seen.output == again.output
     torch.testing.assert_close(seen.weights["encoder.self"][1], again.weights["encoder.self"][1])
 
@@ -76,7 +76,7 @@ def test_a_language_model_reads_and_goes_on(tmp_path: Path) -> None:
     assert list(look.attention) == ["decoder.self"]
     best = int(look.logits[-1].argmax())
     assert look.output == model.tokenizer.decode([best])
-    written = model.look("the red car", generate=True, longest=4)
+    written = model.look("the red car", generate=True, max_tokens=4)
     assert written.tokens["decoder"][:3] == ["the", "red", "car"]
     assert len(written.tokens["decoder"]) == 6
     assert model.look("").tokens == {"decoder": ["[START]"]}
@@ -158,7 +158,7 @@ def test_what_cannot_be_looked_at_is_one_sentence(tmp_path: Path) -> None:
 def test_a_beam_tree_of_whatever_writes(task: str, tmp_path: Path) -> None:
     model = load(tmp_path, task)
     item = PIXELS if task == "caption" else "the red car"
-    tree = model.beam_tree(item, beams=3, longest=4)
+    tree = model.beam_tree(item, beams=3, max_tokens=4)
     assert tree.nodes[0].parent is None
     assert {node.state for node in tree.nodes} >= {"kept", "dropped"}
     assert tree.source == ("image" if task == "caption" else "the red car")

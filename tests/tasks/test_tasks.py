@@ -88,8 +88,8 @@ def test_a_language_model_writes_the_same_streamed_and_whole(name: str, tmp_path
     whole = model.generate("The ", max_tokens=20, seed=3)
     assert whole.startswith("The ")
     assert "The " + "".join(model.generate("The ", max_tokens=20, seed=3, stream=True)) == whole
-    searched = model.generate("The ", max_tokens=7, temperature=0, beams=3)
-    assert searched == "The " + "".join(model.generate("The ", max_tokens=7, temperature=0, beams=3, stream=True))
+    searched = model.generate("The ", max_tokens=7, temperature=0, beam_width=3)
+    assert searched == "The " + "".join(model.generate("The ", max_tokens=7, temperature=0, beam_width=3, stream=True))
     assert len(model.tokenizer.encode(searched)) > len(model.tokenizer.encode("The "))
 
 

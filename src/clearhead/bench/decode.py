@@ -27,13 +27,13 @@ from torch import Tensor
 from clearhead.bench.marian import marian, translate
 from clearhead.bench.measure import MakeTurn, Measurement, Turn, side_by_side_apart
 from clearhead.data import read
-from clearhead.decode import Prompts, Settings, Special, write, write_all
-from clearhead.engines.compiled import Compiled
-from clearhead.engines.compiler import native
-from clearhead.engines.ct2 import PATIENCE, Ct2, open_ct2
-from clearhead.engines.flat import Flat
+from clearhead.decode import Prompts, Settings, SpecialTokens, generate, generate_batch
+from clearhead.engines.ct2 import PATIENCE, Ct2Engine, open_ct2
+from clearhead.engines.ct2_export import export, library, numbers
+from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.threads import cores
-from clearhead.interop.ct2 import library, numbers, save, tokens_of
+from clearhead.engines.torchscript import TorchScriptEngine
 from clearhead.models.initialise import initialise
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.tasks.translate import TranslateModel, Translator
@@ -41,7 +41,7 @@ from clearhead.tasks.translate import TranslateModel, Translator
 SOURCE, STEPS = 20, 30  # tokens, including the stop token of the source
 THREADS = (1, 2)
 TRIES = 2  # of each setting before the fastest is chosen
-SPECIAL = Special(pad=0, start=2, stop=3)
+SPECIAL = SpecialTokens(pad=0, start=2, stop=3)
 
 TEXT_MODEL, SENTENCES, BEAMS = "en-es", 1000, 4
 
@@ -130,7 +130,7 @@ def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iter
     """Median milliseconds by engine, cell by cell."""
     with TemporaryDirectory() as folder:
         if peers:
-            save(network_of(size), numbers(size.vocabulary), folder, start=SPECIAL.start, stop=SPECIAL.stop)
+            export(network_of(size), numbers(size.vocabulary), folder, start=SPECIAL.start, stop=SPECIAL.stop)
         for cell in cells:
             trials = 1 + TRIES * (len(THREADS) + (cell.batch > 1))
             yield cell, side_by_side_apart(candidates(size, cell, peers, Path(folder)), size.rounds, warm_up=trials)
@@ -138,8 +138,8 @@ def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iter
 
 def candidates(size: Size, cell: Cell, peers: bool, folder: Path) -> dict[str, MakeTurn]:
     """Functions that make each engine's turn; `folder` holds the model for CTranslate2."""
-    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, partial(Flat, many=True))}
-    if native() is not None:
+    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, partial(TorchScriptEngine, many=True))}
+    if load_library() is not None:
         found[COMPILED] = partial(our_turn, size, cell, _compiled)
         found[COMPILED_INT8] = partial(our_turn, size, cell, _compiled_int8)
     if peers:
@@ -185,13 +185,13 @@ def our_turn(size: Size, cell: Cell, engine: Callable[[Seq2Seq], Any]) -> Tuned:
     return Tuned(settings)
 
 
-def _compiled(network: Seq2Seq, int8: bool = False) -> Compiled:
-    code = native()
+def _compiled(network: Seq2Seq, int8: bool = False) -> NativeEngine:
+    code = load_library()
     assert code is not None
-    return Compiled(network, code, int8=int8)
+    return NativeEngine(network, code, int8=int8)
 
 
-def _compiled_int8(network: Seq2Seq) -> Compiled:
+def _compiled_int8(network: Seq2Seq) -> NativeEngine:
     return _compiled(network, int8=True)
 
 
@@ -199,7 +199,7 @@ def _compiled_int8(network: Seq2Seq) -> Compiled:
 def generate_ids(stepper: Any, source: Tensor, beams: int) -> list[list[int]]:
     """The ids that our engine generates for sources (B, S); without a stop token it makes every step."""
     prompts = Prompts([[SPECIAL.start]] * len(source))
-    found = write(stepper, stepper.start(source), prompts, Settings(longest=STEPS, beams=beams))
+    found = generate(stepper, stepper.start(source), prompts, Settings(max_tokens=STEPS, beam_width=beams))
     return [row[0].ids for row in found]
 
 
@@ -273,7 +273,7 @@ def text_milliseconds(peers: bool, sources: list[list[int]]) -> dict[str, float]
     model = Translator.load(TEXT_MODEL)
     by_threads = {f"{TORCH}, {threads} threads": partial(torch_text_turn, sources, threads) for threads in THREADS}
     turns: dict[str, MakeTurn] = {**by_threads}
-    if native() is not None:
+    if load_library() is not None:
         turns[COMPILED] = partial(compiled_text_turn, sources, int8=False)
         turns[COMPILED_INT8] = partial(compiled_text_turn, sources, int8=True)
     with TemporaryDirectory() as folder:
@@ -293,14 +293,14 @@ def held_out(model: Translator, sentences: int) -> list[list[int]]:
     return model.tokenizer.encode_batch([pair.source for pair in islice(pairs, sentences)])
 
 
-def special_of(model: Translator) -> Special:
+def special_of(model: Translator) -> SpecialTokens:
     """The special tokens of a model."""
-    return Special(model.tokenizer.pad, model.tokenizer.start, model.tokenizer.stop)
+    return SpecialTokens(model.tokenizer.pad, model.tokenizer.start, model.tokenizer.stop)
 
 
-def converted(model: Translator, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2:
+def converted(model: Translator, folder: Path, examples: Sequence[Sequence[int]] = (), int8: bool = False) -> Ct2Engine:
     """The model converted to CTranslate2."""
-    names = tokens_of(model.tokenizer)
+    names = model.engines.token_names()
     return open_ct2(cast(Any, model.network), names, special_of(model), folder, examples=examples, int8=int8)
 
 
@@ -308,7 +308,11 @@ def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
     """Our torch engine."""
     model = Translator.load(TEXT_MODEL)
     turn = partial(
-        write_all, Flat(cast(Any, model.network), many=True), sources, special_of(model), Settings(beams=BEAMS)
+        generate_batch,
+        TorchScriptEngine(cast(Any, model.network), many=True),
+        sources,
+        special_of(model),
+        Settings(beam_width=BEAMS),
     )
     return partial(_with_threads, threads, turn)
 
@@ -317,7 +321,7 @@ def compiled_text_turn(sources: list[list[int]], int8: bool) -> Turn:
     """Our native engine with one stream per core."""
     model = Translator.load(TEXT_MODEL)
     stepper, special = _compiled(cast(Any, model.network), int8), special_of(model)
-    turn = partial(write_all, stepper, sources, special, Settings(beams=BEAMS), streams=cores())
+    turn = partial(generate_batch, stepper, sources, special, Settings(beam_width=BEAMS), threads=cores())
     return partial(_with_threads, 1, turn)
 
 
@@ -326,7 +330,7 @@ def ct2_text_turn(sources: list[list[int]], folder: Path, patience: float, int8:
     model = Translator.load(TEXT_MODEL)
     engine = converted(model, folder, int8=int8)
     engine.patience = patience
-    return partial(engine.write_all, sources, special_of(model), Settings(beams=BEAMS))
+    return partial(engine.generate_batch, sources, special_of(model), Settings(beam_width=BEAMS))
 
 
 def text_results(taken: Times, sentences: int) -> Iterator[Measurement]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.decode import Special
+from clearhead.decode import SpecialTokens
 from clearhead.models.seq2seq import Seq2Seq
 
 # Marian's names of our parts.
@@ -38,7 +38,7 @@ NORMS = {
 }
 
 
-def marian(network: Seq2Seq, special: Special, positions: int) -> Any:
+def marian(network: Seq2Seq, special: SpecialTokens, positions: int) -> Any:
     """A MarianMT model with the network's weights and outputs, for texts of up to `positions` tokens.
 
     The network must be the paper's: tied, with biases, sinusoidal positions, post-norm and ReLU.

@@ -34,8 +34,8 @@ def generate(
 
     settings: dict[str, Any] = {
         "temperature": (0.0 if beams and beams > 1 else 0.8) if temperature is None else temperature,
-        "beams": 1 if beams is None else beams,
-        "no_repeat": no_repeat,
+        "beam_width": 1 if beams is None else beams,
+        "no_repeat_ngram": no_repeat,
         "repetition_penalty": repetition_penalty,
         "top_k": top_k,
         "top_p": top_p,

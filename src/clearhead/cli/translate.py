@@ -46,21 +46,21 @@ def translate(
 
     loaded = clearhead.load(model, engine, int8)
     loaded.require("translate")
-    settings = Settings.of(
-        beams=(1 if temperature else max(4, n_best)) if beams is None else beams,
+    settings = Settings.create(
+        beam_width=(1 if temperature else max(4, n_best)) if beams is None else beams,
         n_best=n_best,
         length_penalty=length_penalty,
-        groups=groups,
-        diversity=diversity,
+        beam_groups=groups,
+        diversity_penalty=diversity,
         coverage_penalty=coverage_penalty,
-        no_repeat=no_repeat,
+        no_repeat_ngram=no_repeat,
         repetition_penalty=repetition_penalty,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         min_p=min_p,
         seed=seed,
-        scored=as_json,
+        return_logprobs=as_json,
     )
     sources = [text] if text is not None else stdin_lines()
     if as_json:

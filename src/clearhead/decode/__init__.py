@@ -1,12 +1,13 @@
-"""Logits -> ids: ways to write a sequence token by token. A model is known only as a Stepper.
+"""Logits -> ids: the token loop, beam search and sampling. A model is known only as a Stepper.
 
     prompts = Prompts([[start], [start, 7]], stop=stop)
-    found = write(model, state, prompts, Settings(beams=4, n_best=2))          # whole texts
-    for step in steps(model, state, prompts, Settings(temperature=0.8)): ...   # token by token
-    found = write_all(model, sources, Special(pad, start, stop), Settings())   # of many sources
-    for piece in pieces(tokens, tokenizer.decode, stops=["."]): ...            # their text
+    found = generate(model, state, prompts, Settings(beam_width=4, n_best=2))             # whole texts
+    for tokens in stream_tokens(model, state, prompts, Settings(temperature=0.8)): ...    # token by token
+    found = generate_batch(model, sources, SpecialTokens(pad, start, stop), Settings())   # many sources
+    for piece in text_pieces(ids, tokenizer.decode, stops=["."]): ...                     # their text
+    loop = TokenLoop(model)                                                               # rows that join and leave
 
-Settings and the text of a stream need no torch, and do not import it.
+Settings, rows and the text of a stream do not import torch.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from clearhead.decode.hypothesis import Hypothesis
+from clearhead.decode.rows import EndReason, Hypothesis, Prompts, Row, Token
 from clearhead.decode.settings import Settings
-from clearhead.decode.stream import TextStream, pieces
+from clearhead.decode.stream import TextStream, text_pieces
 
 if TYPE_CHECKING:
-    from clearhead.decode.beam import beam_search
-    from clearhead.decode.many import Special, write_all
-    from clearhead.decode.plan import Prompts
-    from clearhead.decode.stepper import Attending, Stepper
-    from clearhead.decode.writing import Token, steps, write
+    from clearhead.decode.batch import SpecialTokens, generate_batch
+    from clearhead.decode.beam import BeamCandidate, BeamObserver, beam_search
+    from clearhead.decode.loop import TokenLoop, generate, stream_tokens
+    from clearhead.decode.stepper import ExtendedStepper, Stepper
 
 _NEED_TORCH = {
-    "Attending": "stepper",
-    "Prompts": "plan",
-    "Special": "many",
+    "BeamCandidate": "beam",
+    "BeamObserver": "beam",
+    "ExtendedStepper": "stepper",
+    "SpecialTokens": "batch",
     "Stepper": "stepper",
-    "Token": "writing",
+    "TokenLoop": "loop",
     "beam_search": "beam",
-    "steps": "writing",
-    "write": "writing",
-    "write_all": "many",
+    "generate": "loop",
+    "generate_batch": "batch",
+    "stream_tokens": "loop",
 }
 
 
@@ -45,17 +46,22 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "Attending",
+    "BeamCandidate",
+    "BeamObserver",
+    "EndReason",
+    "ExtendedStepper",
     "Hypothesis",
     "Prompts",
+    "Row",
     "Settings",
-    "Special",
+    "SpecialTokens",
     "Stepper",
     "TextStream",
     "Token",
+    "TokenLoop",
     "beam_search",
-    "pieces",
-    "steps",
-    "write",
-    "write_all",
+    "generate",
+    "generate_batch",
+    "stream_tokens",
+    "text_pieces",
 ]

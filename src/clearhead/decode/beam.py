@@ -1,16 +1,16 @@
-"""Beam search: keep the K likeliest beginnings, and stop when no beginning can still win.
+"""Beam search: keep the K most likely hypotheses, and stop when no open one can still win.
 
-    score = Σ log p(token | those before it) / length^penalty
+    score = Σ log p(token | tokens before it) / length^penalty
 
-No token can raise the sum, so an open beginning never comes to more than its sum / longest^penalty: once the n best
-finished hypotheses have that much, they are the n best. Beams can be divided into groups (Vijayakumar et al.): at each
-step they choose in turn, and a token costs more for each beam of an earlier group that has chosen it. That price counts
-for the choice alone, not for the score.
+No token can raise the sum, so an open hypothesis never scores more than its sum / max_tokens^penalty: once the n best
+finished hypotheses score at least that, they are the n best. Beams can be divided into groups (Vijayakumar et al.,
+2016): at each step the groups choose in turn, and a token costs more for each beam of an earlier group that chose it.
+That penalty counts for the choice alone, not for the score.
 
-With a coverage penalty β (Wu et al.) a finished score is less by β Σ_i -log min(1, what was seen of part i of the
-source). That is never negative, so what an open beginning may hope for stays the same.
+With a coverage penalty β (Wu et al., 2016) a finished score is lower by β Σ_i -log min(1, attention to source position
+i). That is never negative, so the upper bound of an open hypothesis stays the same.
 
-What is open is kept in plain Python: a step has a few candidates for each sentence, too few to be worth a tensor.
+Open hypotheses are kept in plain Python: a step has a few candidates for each prompt, too few to be worth a tensor.
 
     R rows of the state, one for each open hypothesis, K beams, groups of W beams, C = 2W candidates, V vocabulary
 """
@@ -18,64 +18,78 @@ What is open is kept in plain Python: a step has a few candidates for each sente
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from clearhead.decode.hypothesis import Hypothesis
-from clearhead.decode.plan import Plan, Prompts
-from clearhead.decode.rules import follow, only, rules_of
+from clearhead.decode.logits import ANY_TOKEN, apply_processors, force_token, logits_processors
+from clearhead.decode.rows import Hypothesis, Prompts, Row
 from clearhead.decode.settings import Settings
-from clearhead.decode.stepper import Stepper, best, move, read_and_look
+from clearhead.decode.stepper import (
+    Stepper,
+    best,
+    last_logits,
+    part_length,
+    select_rows,
+    step_with_attention,
+)
 
-Fate = Literal["kept", "dropped", "finished"]
+CandidateState = Literal["kept", "dropped", "finished"]
 
-_UNSEEN = 1e-9  # what is never seen at all costs as much as this
+_NO_ATTENTION = 1e-9  # the coverage of a source position that was never attended to
 
 
 @dataclass(frozen=True)
-class Considered:
-    """One text that a step of a search considered, and what became of it."""
+class BeamCandidate:
+    """One continuation that a step of the search considered, and what became of it."""
 
-    sentence: int  # which prompt it goes on from
-    ids: tuple[int, ...]  # what is written, with the new token and without the prompt
-    own: float  # the model's log-probability of the new token
-    score: float  # the sum with it
-    state: Fate
+    row: int  # index of the prompt that it continues
+    ids: tuple[int, ...]  # generated tokens, the new one last, without the prompt
+    logprob: float  # the model's log-probability of the new token
+    score: float  # the sum so far, the new token included
+    state: CandidateState
+
+    @property
+    def token(self) -> int:
+        return self.ids[-1]
 
 
-class Observer(Protocol):
-    """Whoever wants to see a search: told of every text as it is considered, and of every hypothesis as it is found."""
+class BeamObserver(Protocol):
+    """Sees a search from inside."""
 
-    def considered(self, text: Considered) -> None:
-        """One of the best continuations of a step; those that the rules forbid are not told."""
+    def considered(self, candidate: BeamCandidate) -> None:
+        """Called for each of the best continuations of a step; those that a processor forbids are left out."""
         ...
 
-    def found(self, sentence: int, hypothesis: Hypothesis) -> None:
-        """One that stopped, or was cut at the longest length."""
+    def found(self, row: int, hypothesis: Hypothesis) -> None:
+        """Called for each hypothesis that stopped or was cut at max_tokens."""
         ...
 
 
 @torch.inference_mode()
 def beam_search(
-    model: Stepper, state: Any, prompts: Prompts, settings: Settings, observer: Observer | None = None
+    model: Stepper, state: Any, prompts: Prompts, settings: Settings, observer: BeamObserver | None = None
 ) -> list[list[Hypothesis]]:
-    """Go on from each prompt: up to n hypotheses for each, the best first, and finished ones before cut ones."""
-    return _Search(model, Plan.of(prompts, settings), settings, observer).run(state) if prompts.ids else []
+    """Continue each prompt: up to n hypotheses for each, the best first, and finished ones before cut ones."""
+    rows = prompts.rows(settings)
+    if rows:
+        group = BeamGroup(model, rows, state, prompts.device, observer)
+        while group.rows:
+            group.step()
+    return [row.hypotheses for row in rows]
 
 
 class _Beam(NamedTuple):
     """An open hypothesis."""
 
-    row: int  # of the state that it goes on from
+    row: int  # of the state that it continues
     group: int
-    ids: list[int]  # the prompt and what was written
-    own: list[float]  # the model's log-probability of each token; 0 in the prompt
+    ids: list[int]  # prompt and generated tokens
+    logprobs: list[float]  # the model's log-probability of each token; 0 in the prompt
     score: float  # the sum so far
 
 
@@ -85,201 +99,263 @@ class _Candidate(NamedTuple):
     beam: _Beam
     token: int
     score: float  # the sum with this token
-    own: float  # the model's log-probability of it
+    logprob: float  # the model's log-probability of it
 
-    def beam_with_it(self) -> _Beam:
-        """What is open if it goes on."""
+    def extended(self) -> _Beam:
         beam = self.beam
-        return _Beam(beam.row, beam.group, [*beam.ids, self.token], [*beam.own, self.own], self.score)
+        return _Beam(beam.row, beam.group, [*beam.ids, self.token], [*beam.logprobs, self.logprob], self.score)
 
 
 @dataclass(frozen=True)
-class _Next:
-    """What the model says about the next token of each row: its C best tokens by what decides, falling."""
+class _NextTokens:
+    """The C best next tokens of each row of the state, in the order of `ranking`, descending."""
 
     tokens: list[list[int]]
-    decides: list[list[float]]  # their logits with all that counts for the choice
-    shaped: list[list[float]]  # after the rules
-    own: list[list[float]]  # the model's own
-    total: list[float]  # log Σ exp of all logits of the model: what makes a log-probability of a logit
+    ranking: list[list[float]]  # logits with the diversity penalty
+    processed: list[list[float]]  # logits after the processors
+    logits: list[list[float]]  # the model's own
+    total: list[float]  # log Σ exp of the model's logits: logit - total = log-probability
 
 
-_Sentence = tuple[int, list[_Beam]]  # which prompt, and what is open of it
-_Found = list[dict[tuple[int, ...], Hypothesis]]  # of each sentence, by its tokens
+_Found = dict[tuple[int, ...], Hypothesis]  # by tokens: two groups may find the same text
 
 
+@dataclass(eq=False)
 class _Search:
-    """One search: what is fixed, and the hypotheses found."""
+    """The search for one prompt."""
 
-    def __init__(self, model: Stepper, plan: Plan, settings: Settings, observer: Observer | None):
-        self.model, self.plan, self.settings, self.observer = model, plan, settings, observer
-        self.rules = rules_of(settings)
-        self.width = settings.beams // settings.groups
-        self.finished: _Found = [{} for _ in plan.begin]
-        self.cut: _Found = [{} for _ in plan.begin]
+    row: Row
+    beams: list[_Beam]
+    finished: _Found = field(default_factory=dict)
+    cut: _Found = field(default_factory=dict)
 
-    def run(self, state: Any) -> list[list[Hypothesis]]:
-        """The prompts are read once for each sentence; only then does each beam get a row of the state."""
-        numbers, device = self.plan.open(), self.plan.known.device
-        state = move(self.model, state, numbers, len(self.plan.begin), device)
-        ids, seen = self.plan.filled(numbers), torch.zeros(len(numbers), 1, device=device)
-        sentences = [self._begin(number, row, ids[row].tolist()) for row, number in enumerate(numbers)]
-        while sentences:
-            # logits (R, V), look (R, S)
-            logits, look, state = read_and_look(self.model, ids, state, look=self.settings.coverage_penalty > 0)
-            seen = seen + look if look.numel() else seen
-            sentences = self._going(self._extended(sentences, logits, seen), seen)
-            rows = [beam.row for _, beams in sentences for beam in beams]
-            state = move(self.model, state, rows, len(logits), device)
-            seen = seen[rows] if look.numel() else seen
-            ids = torch.tensor([[beam.ids[-1]] for _, beams in sentences for beam in beams], device=device)
-            sentences = _with_rows_in_order(sentences)
-        return [self._best(sentence) for sentence in range(len(self.finished))]
+    def __post_init__(self) -> None:
+        self.begin = len(self.row.prompt)  # index of the first generated token
+        self.known = [*self.row.prompt, *self.row.settings.prefix_tokens]
 
-    def _begin(self, number: int, row: int, ids: list[int]) -> _Sentence:
-        """All beams are the same at first: in each group only one of them speaks."""
-        return number, [_Beam(row, group, ids, [0.0] * len(ids), 0.0) for group in range(self.settings.groups)]
+    def in_prompt(self, beam: _Beam) -> bool:
+        """Whether the next token of a beam belongs to the prompt."""
+        return len(beam.ids) < self.begin
 
-    def _extended(self, sentences: list[_Sentence], logits: Tensor, seen: Tensor) -> list[_Sentence]:
-        """Every beam by every token, logits (R, V): the groups choose in turn which of theirs go on."""
-        shaped = self._shaped(sentences, logits)
-        chosen: list[list[_Candidate]] = [[] for _ in sentences]
-        after = self._next(logits, shaped, shaped)
-        for group in range(self.settings.groups):
-            if group and self.settings.diversity:
-                after = self._next(logits, shaped, shaped - self._price(sentences, chosen, shaped))
-            for (number, beams), so_far in zip(sentences, chosen, strict=True):
-                found = self._candidates(number, [beam for beam in beams if beam.group == group], after)
-                so_far += self._choose(number, found, seen)
-        return [
-            (number, [each.beam_with_it() for each in going])
-            for (number, _), going in zip(sentences, chosen, strict=True)
+    def best(self, count: int) -> list[Hypothesis]:
+        found = _sorted(self.finished) + _sorted(self.cut)
+        return found[:count] or [Hypothesis([], 0.0)]
+
+
+class BeamGroup:
+    """Beam searches with the same settings that share one state; each `step` extends all of them by one token."""
+
+    def __init__(
+        self,
+        model: Stepper,
+        rows: Sequence[Row],
+        state: Any,
+        device: torch.device | str = "cpu",
+        observer: BeamObserver | None = None,
+    ):
+        self.model, self.device, self.observer = model, device, observer
+        self.settings = rows[0].settings
+        self.processors = logits_processors(self.settings)
+        self.width = self.settings.beam_width // self.settings.beam_groups
+        for row in rows:
+            if row.limit == 0:
+                row.finish("length", [Hypothesis([], 0.0)])
+        open_rows = [i for i, row in enumerate(rows) if row.active]
+        self.state = select_rows(model, state, open_rows, len(rows), device)
+        shared = min((len(rows[i].prompt) for i in open_rows), default=0)
+        prompts = [list(rows[i].prompt[:shared]) for i in open_rows]
+        self._unread = torch.tensor(prompts, dtype=torch.int64, device=device)  # (R, T) tokens to read before a choice
+        self._coverage: Tensor | None = None  # (R, S) attention to each source position so far
+        self._searches = [
+            _Search(rows[i], self._first_beams(number, ids))
+            for number, (i, ids) in enumerate(zip(open_rows, prompts, strict=True))
         ]
 
-    def _shaped(self, sentences: list[_Sentence], logits: Tensor) -> Tensor:
-        """Logits (R, V), and what the rules make of them."""
+    def _first_beams(self, row: int, ids: list[int]) -> list[_Beam]:
+        """One beam for each group: the beams of a group are equal until the first choice."""
+        return [_Beam(row, group, ids, [0.0] * len(ids), 0.0) for group in range(self.settings.beam_groups)]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows whose search goes on."""
+        return [search.row for search in self._searches]
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """One token for every open hypothesis, or one part of the prompts."""
+        if any(not search.row.active for search in self._searches):
+            self._drop([search for search in self._searches if search.row.active])
+        if not self._searches:
+            return
+        size = part_length(len(self._unread))
+        logits = self._read(self._unread[:, :size])  # (R, V)
+        self._unread = self._unread[:, size:]
+        if self._unread.size(1) == 0:
+            self._extend(logits)
+            self._searches = self._undecided()
+            self._reorder(len(logits))
+
+    def _read(self, ids: Tensor) -> Tensor:
+        """Tokens (R, T) -> the logits (R, V) after the last."""
+        if not self.settings.coverage_penalty:
+            logits, self.state = self.model.step(ids, self.state)
+            return last_logits(logits)
+        logits, attention, self.state = step_with_attention(self.model, ids, self.state)
+        self._coverage = attention if self._coverage is None else self._coverage + attention
+        return last_logits(logits)
+
+    def _extend(self, logits: Tensor) -> None:
+        """Every beam by every token, logits (R, V): the groups choose in turn which of theirs go on."""
+        processed = self._processed(logits)
+        chosen: list[list[_Candidate]] = [[] for _ in self._searches]
+        after = self._next_tokens(logits, processed, processed)
+        for group in range(self.settings.beam_groups):
+            if group and self.settings.diversity_penalty:
+                after = self._next_tokens(logits, processed, processed - self._penalty(chosen, processed))
+            for search, so_far in zip(self._searches, chosen, strict=True):
+                beams = [beam for beam in search.beams if beam.group == group]
+                so_far += self._choose(search, self._candidates(search, beams, after))
+        for search, going in zip(self._searches, chosen, strict=True):
+            search.beams = [each.extended() for each in going]
+
+    def _processed(self, logits: Tensor) -> Tensor:
+        """Logits (R, V) after prompt and prefix tokens are forced and the processors applied."""
         self.settings.check_vocabulary(logits.size(-1))
-        place = len(sentences[0][1][0].ids)  # all beams are as long
-        if not self.rules and place >= self.plan.known.size(1):
+        position = len(self._searches[0].beams[0].ids)  # all beams are equally long
+        if not self.processors and all(position >= len(search.known) for search in self._searches):
             return logits
-        rows = {beam.row: (number, beam.ids) for number, beams in sentences for beam in beams}
+        rows = {beam.row: (search, beam.ids) for search in self._searches for beam in search.beams}
         ordered = [rows[row] for row in range(len(logits))]
-        given = self.plan.at(place, [number for number, _ in ordered])  # (R,)
+        forced = [search.known[position] if position < len(search.known) else ANY_TOKEN for search, _ in ordered]
         so_far = torch.tensor([ids for _, ids in ordered], device=logits.device)  # (R, T)
-        return follow(self.rules, only(logits, given), so_far)
+        forced_tokens = torch.tensor(forced, device=logits.device)  # (R,)
+        return apply_processors(self.processors, force_token(logits, forced_tokens), so_far)
 
-    def _next(self, logits: Tensor, shaped: Tensor, decides: Tensor) -> _Next:
-        """All three (R, V): by the model, after the rules, and with what else counts for the choice."""
-        value, token, total = best(self.model, decides, min(2 * self.width, logits.size(-1)))
-        total = total if decides is logits else logits.logsumexp(-1)
+    def _next_tokens(self, logits: Tensor, processed: Tensor, ranking: Tensor) -> _NextTokens:
+        """All three (R, V): the model's own, after the processors, and with the diversity penalty."""
+        value, token, total = best(self.model, ranking, min(2 * self.width, logits.size(-1)))
+        total = total if ranking is logits else logits.logsumexp(-1)
         values = value.tolist()
-        after = values if shaped is decides else shaped.gather(1, token).tolist()
-        own = after if logits is shaped else logits.gather(1, token).tolist()
-        return _Next(token.tolist(), values, after, own, total.tolist())
+        after = values if processed is ranking else processed.gather(1, token).tolist()
+        own = after if logits is processed else logits.gather(1, token).tolist()
+        return _NextTokens(token.tolist(), values, after, own, total.tolist())
 
-    def _price(self, sentences: list[_Sentence], earlier: list[list[_Candidate]], like: Tensor) -> Tensor:
-        """(R, V): what a token costs for each beam of the earlier groups that chose it."""
-        places = [
+    def _penalty(self, earlier: list[list[_Candidate]], like: Tensor) -> Tensor:
+        """(R, V): the diversity penalty of each token, for each beam of the earlier groups that chose it."""
+        entries = [
             (beam.row, each.token)
-            for (_, beams), chosen in zip(sentences, earlier, strict=True)
-            for beam in {beam.row: beam for beam in beams}.values()
+            for search, chosen in zip(self._searches, earlier, strict=True)
+            for beam in {beam.row: beam for beam in search.beams}.values()
             for each in chosen
         ]
-        price = torch.zeros_like(like)
-        if places:
-            row, token = torch.tensor(places, device=like.device).T
-            price.index_put_((row, token), like.new_tensor(self.settings.diversity), accumulate=True)
-        return price
+        penalty = torch.zeros_like(like)
+        if entries:
+            row, token = torch.tensor(entries, device=like.device).T
+            penalty.index_put_((row, token), like.new_tensor(self.settings.diversity_penalty), accumulate=True)
+        return penalty
 
-    def _candidates(self, number: int, beams: list[_Beam], after: _Next) -> Iterator[_Candidate]:
+    def _candidates(self, search: _Search, beams: list[_Beam], after: _NextTokens) -> Iterator[_Candidate]:
         """The 2W best continuations of a group's W beams: each beam can stop once, so that W of them go on."""
         offers = [
-            (before + logit, beam, place)
+            (before + logit, beam, index)
             for beam in beams
             for before in (beam.score - after.total[beam.row],)
-            for place, logit in enumerate(after.decides[beam.row])
+            for index, logit in enumerate(after.ranking[beam.row])
         ]
         offers.sort(key=itemgetter(0), reverse=True)  # of equal ones that of the earlier beam is first
-        for rank, beam, place in offers[: 2 * self.width]:
-            if rank == -math.inf:
+        for ranking, beam, index in offers[: 2 * self.width]:
+            if ranking == -math.inf:
                 return
             row, total = beam.row, after.total[beam.row]
-            cost, own = after.shaped[row][place] - total, after.own[row][place] - total
-            if self._is_reading(number, beam):  # a token of the prompt costs nothing
-                cost = own = 0.0
-            yield _Candidate(beam, after.tokens[row][place], beam.score + cost, own)
+            gain, logprob = after.processed[row][index] - total, after.logits[row][index] - total
+            if search.in_prompt(beam):  # a token of the prompt costs nothing
+                gain = logprob = 0.0
+            yield _Candidate(beam, after.tokens[row][index], beam.score + gain, logprob)
 
-    def _is_reading(self, number: int, beam: _Beam) -> bool:
-        """Whether the next token is one of the prompt."""
-        return len(beam.ids) < self.plan.begin[number]
-
-    def _choose(self, number: int, found: Iterator[_Candidate], seen: Tensor) -> list[_Candidate]:
-        """What stops is finished, unless it is below the W best: it would not be kept as a beam either; W go on."""
+    def _choose(self, search: _Search, candidates: Iterator[_Candidate]) -> list[_Candidate]:
+        """The W candidates that go on. One that stops is finished if it ranks among the first W, else dropped."""
         going: list[_Candidate] = []
-        for place, each in enumerate(found):
-            if place >= self.width == len(going) and self.observer is None:
+        for rank, each in enumerate(candidates):
+            if rank >= self.width == len(going) and self.observer is None:
                 break
-            stops = each.token == self.plan.stop and not self._is_reading(number, each.beam)
-            stays = place < self.width if stops else len(going) < self.width
+            stops = each.token == search.row.stop and not search.in_prompt(each.beam)
+            stays = rank < self.width if stops else len(going) < self.width
             if self.observer is not None:
-                self._tell(self.observer, number, each, "dropped" if not stays else "finished" if stops else "kept")
+                self._report(self.observer, search, each, "dropped" if not stays else "finished" if stops else "kept")
             if stays and stops:
-                self._add(self.finished, number, each.beam_with_it(), seen)
+                self._add(search, search.finished, each.extended())
             elif stays:
                 going.append(each)
         return going
 
-    def _tell(self, observer: Observer, number: int, each: _Candidate, state: Fate) -> None:
-        """What became of a candidate; tokens of a prompt are none."""
-        if ids := (*each.beam.ids, each.token)[self.plan.begin[number] :]:
-            observer.considered(Considered(number, ids, each.own, each.score, state))
+    def _report(self, observer: BeamObserver, search: _Search, each: _Candidate, state: CandidateState) -> None:
+        """Tell the observer what became of a candidate; tokens of a prompt are no candidates."""
+        if ids := (*each.beam.ids, each.token)[search.begin :]:
+            observer.considered(BeamCandidate(search.row.index, ids, each.logprob, each.score, state))
 
-    def _going(self, sentences: list[_Sentence], seen: Tensor) -> list[_Sentence]:
-        """Those that are not decided; at its longest length a sentence leaves what is open as it is."""
+    def _undecided(self) -> list[_Search]:
+        """The searches that go on; the others resolve their rows. At max_tokens open hypotheses are cut."""
         going = []
-        for number, beams in sentences:
-            if self._decided(number, max((beam.score for beam in beams), default=-math.inf)):
-                continue
-            if len(beams[0].ids) < self.plan.end[number]:
-                going.append((number, beams))
-                continue
-            for beam in beams:
-                self._add(self.cut, number, beam, seen)
+        for search in self._searches:
+            if self._decided(search):
+                self._finish(search)
+            elif len(search.beams[0].ids) < search.begin + search.row.limit:
+                going.append(search)
+            else:
+                for beam in search.beams:
+                    self._add(search, search.cut, beam)
+                self._finish(search)
         return going
 
-    def _decided(self, sentence: int, best: float) -> bool:
-        """Whether nothing is open, or n are finished and no open beam can beat them, whatever comes."""
-        found, wanted = self.finished[sentence], self.settings.n_best
-        if best == -math.inf or (found and self.settings.beams == 1):  # one beam is greedy: it ends at its first stop
+    def _decided(self, search: _Search) -> bool:
+        """Whether nothing is open, or n hypotheses are finished and no open one can beat them."""
+        found, count = search.finished, self.settings.n_best
+        highest = max((beam.score for beam in search.beams), default=-math.inf)
+        if highest == -math.inf or (found and self.settings.beam_width == 1):  # one beam ends at its first stop
             return True
-        longest = self.plan.end[sentence] - self.plan.begin[sentence]
-        hope = best / longest**self.settings.length_penalty
-        return len(found) >= wanted and _sorted(found)[wanted - 1].score >= hope
+        bound = highest / search.row.limit**self.settings.length_penalty
+        return len(found) >= count and _sorted(found)[count - 1].score >= bound
 
-    def _add(self, to: _Found, number: int, beam: _Beam, seen: Tensor) -> None:
-        """What follows the prompt, without the stop; two groups may find the same."""
-        begin = self.plan.begin[number]
-        ids, own = beam.ids[begin:], tuple(beam.own[begin:])
-        score = beam.score / len(own) ** self.settings.length_penalty
-        if self.settings.coverage_penalty:
-            parts = seen[beam.row].tolist()
-            score += self.settings.coverage_penalty * sum(math.log(min(1.0, max(each, _UNSEEN))) for each in parts)
-        hypothesis = Hypothesis(ids if to is self.cut else ids[:-1], score, own)
-        to[number][tuple(hypothesis.ids)] = hypothesis
+    def _finish(self, search: _Search) -> None:
+        hypotheses = search.best(self.settings.n_best)
+        search.row.ids += hypotheses[0].ids
+        search.row.finish("stop" if hypotheses[0].finished else "length", hypotheses)
+
+    def _add(self, search: _Search, to: _Found, beam: _Beam) -> None:
+        """Store the hypothesis of a beam, without prompt and stop token."""
+        ids, logprobs = beam.ids[search.begin :], tuple(beam.logprobs[search.begin :])
+        score = beam.score / len(logprobs) ** self.settings.length_penalty
+        if self._coverage is not None:
+            attention = self._coverage[beam.row].tolist()
+            logs = (math.log(min(1.0, max(each, _NO_ATTENTION))) for each in attention)
+            score += self.settings.coverage_penalty * sum(logs)
+        hypothesis = Hypothesis(ids if to is search.cut else ids[:-1], score, logprobs)
+        to[tuple(hypothesis.ids)] = hypothesis
         if self.observer is not None:
-            self.observer.found(number, hypothesis)
+            self.observer.found(search.row.index, hypothesis)
 
-    def _best(self, sentence: int) -> list[Hypothesis]:
-        found = _sorted(self.finished[sentence]) + _sorted(self.cut[sentence])
-        return found[: self.settings.n_best] or [Hypothesis([], 0.0)]
+    def _reorder(self, count: int) -> None:
+        """Give each beam a row of the state; their last tokens are read next."""
+        beams = [beam for search in self._searches for beam in search.beams]
+        self._select([beam.row for beam in beams], count)
+        self._unread = torch.tensor([[beam.ids[-1]] for beam in beams], device=self.device)
+        row = iter(range(len(beams)))
+        for search in self._searches:
+            search.beams = [_Beam(next(row), *beam[1:]) for beam in search.beams]
+
+    def _drop(self, kept: list[_Search]) -> None:
+        """Go on with these searches alone."""
+        self._searches = kept
+        rows = list(dict.fromkeys(beam.row for search in kept for beam in search.beams))
+        self._select(rows, len(self._unread))
+        self._unread = self._unread[rows]
+        for search in kept:
+            search.beams = [_Beam(rows.index(beam.row), *beam[1:]) for beam in search.beams]
+
+    def _select(self, rows: list[int], count: int) -> None:
+        self.state = select_rows(self.model, self.state, rows, count, self.device)
+        self._coverage = None if self._coverage is None else self._coverage[rows]
 
 
-def _with_rows_in_order(sentences: list[_Sentence]) -> list[_Sentence]:
-    """After the state was moved: each beam has a row of its own."""
-    row = count()
-    return [(number, [_Beam(next(row), *beam[1:]) for beam in beams]) for number, beams in sentences]
-
-
-def _sorted(found: dict[tuple[int, ...], Hypothesis]) -> list[Hypothesis]:
-    """The best first."""
+def _sorted(found: _Found) -> list[Hypothesis]:
     return sorted(found.values(), key=lambda each: -each.score)

@@ -1,8 +1,12 @@
-"""What a way of writing needs to know of a model."""
+"""The model as the token loop sees it: a Stepper, and what some steppers can do beyond it.
+
+S source positions, B rows, T tokens, V vocabulary
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -10,68 +14,66 @@ from torch import Tensor
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from clearhead.decode.hypothesis import Hypothesis
-    from clearhead.decode.plan import Prompts
+    from clearhead.decode.rows import Hypothesis, Prompts
     from clearhead.decode.settings import Settings
 
-CHUNK = 512  # tokens of a prompt that are read at once
-SPAN = 64  # tokens of which one maximum is taken
+PART = 512  # prompt tokens of a row that are read in one step
+PART_OF_BATCH = 1024  # prompt tokens of all rows that are read in one step: their logits (B, T, V) take memory
+SPAN = 64  # logits of which one maximum is taken
 
 
 class Stepper(Protocol):
-    """A model that writes one token after the other; what it remembers is its own affair."""
+    """A model that reads tokens and predicts the next one; its state is opaque to the search."""
 
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         """The next tokens (B, T) -> logits (B, T, V) of what follows each, and the new state."""
         ...
 
     def reorder(self, state: Any, rows: Tensor) -> Any:
-        """The state in which row i is what row rows[i] was."""
+        """The state in which row i is what row rows[i] was; the old state must not be used any more."""
         ...
 
 
-@runtime_checkable
-class Attending(Stepper, Protocol):
-    """A model that also says where in its source it looked."""
+class ExtendedStepper(Stepper, Protocol):
+    """The optional methods of a stepper: the search uses those that a model has."""
 
     def step_with_attention(self, ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Like `step`, and between the two, (B, T, S): the weight of each part of the source; of padding it is 1."""
+        """Like `step`, with the attention to the source (B, T, S) in the middle; the weight of padding is 1."""
         ...
-
-
-class Ranking(Stepper, Protocol):
-    """A model that can find the best tokens faster than torch."""
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """What `best` below gives."""
+        """What `rank` returns, faster."""
         ...
 
+    def can_search(self, state: Any, prompts: Prompts, settings: Settings) -> bool:
+        """Whether `search` supports these settings from this state."""
+        ...
 
-@runtime_checkable
-class Searching(Stepper, Protocol):
-    """A model that can write whole texts by itself, the same ones that `write` would."""
+    def search(self, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
+        """What `generate` returns, without Python between two tokens."""
+        ...
 
-    def search(self, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]] | None:
-        """What `write` gives, or none where the settings ask for something that it does not know."""
+    def merge(self, states: Sequence[Any]) -> Any | None:
+        """One state with the rows of all, whose lengths may differ; None where they cannot be merged."""
         ...
 
 
 def best(model: Stepper, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, V) -> the largest logits (B, N), falling, their tokens (B, N), and log Σ exp of all logits (B,)."""
-    own = getattr(model, "best", None)  # to ask whether it is a `Ranking` takes longer than a small model's choice
+    """What `rank` returns, by the model's own method if it has one."""
+    own = getattr(model, "best", None)
     found: tuple[Tensor, Tensor, Tensor] = rank(logits, count) if own is None else own(logits, count)
     return found
 
 
 def rank(logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """What `best` gives, for any model."""
+    """Logits (B, V) -> the largest (B, count), descending, their tokens (B, count), and log Σ exp of each row (B,)."""
     value, token = largest(logits, count)
     highest = value[:, :1]
     return value, token, (logits - highest).exp_().sum(-1).log_() + highest.squeeze(1)
 
 
 def largest(logits: Tensor, count: int, span: int = SPAN) -> tuple[Tensor, Tensor]:
-    """(B, V) -> what topk gives. Of many logits, first the spans that hold the largest: a maximum is cheap."""
+    """What topk returns for (B, V). Of many logits, first the spans with the largest maxima: a maximum is cheap."""
     rows, size = logits.size(0), logits.size(1)
     if rows == 1 or size < 8 * count * span or not logits.is_cpu:
         return logits.topk(count, dim=-1)
@@ -86,32 +88,28 @@ def largest(logits: Tensor, count: int, span: int = SPAN) -> tuple[Tensor, Tenso
     return value, torch.where(place < wide, in_span, place + (whole - wide))
 
 
-def read(model: Stepper, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-    """Tokens (B, T) -> the logits (B, V) of what follows the last; a long prompt is read in parts, for less memory."""
-    for part in torch.split(ids, CHUNK, dim=1):
-        logits, state = model.step(part, state)
-    return last_logits(logits), state
+def part_length(rows: int) -> int:
+    """How many prompt tokens of each row are read in one step."""
+    return max(1, min(PART, PART_OF_BATCH // rows))
 
 
-def read_and_look(model: Stepper, ids: Tensor, state: Any, *, look: bool) -> tuple[Tensor, Tensor, Any]:
-    """The same, and between the two how much was seen of the source, (B, S); without a look S is 0."""
-    if not look:
-        logits, state = read(model, ids, state)
-        return logits, logits.new_zeros(len(ids), 0), state
-    if not isinstance(model, Attending):
-        raise ConfigError("coverage_penalty needs a model that says where in its source it looks; leave it at 0")
-    logits, weights, state = model.step_with_attention(ids, state)
-    return last_logits(logits), weights.sum(1), state
+def step_with_attention(model: Stepper, ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+    """Tokens (B, T) -> logits (B, T, V), the attention to the source summed over the tokens (B, S), the new state."""
+    step = getattr(model, "step_with_attention", None)
+    if step is None:
+        raise ConfigError("coverage_penalty needs a model that returns its attention to a source; leave it at 0")
+    logits, weights, state = step(ids, state)
+    return logits, weights.sum(1), state
 
 
 def last_logits(logits: Tensor) -> Tensor:
-    """(B, T, V) -> what follows the last token, (B, V), at least in float32."""
+    """(B, T, V) -> the logits after the last token (B, V), at least in float32."""
     last = logits[:, -1]
     return last if last.dtype == torch.float64 else last.float()
 
 
-def move(model: Stepper, state: Any, rows: list[int], count: int, device: torch.device | str = "cpu") -> Any:
-    """Reorder the state of `count` rows, which copies it, unless every row stays where it is, or none is left."""
+def select_rows(model: Stepper, state: Any, rows: list[int], count: int, device: torch.device | str = "cpu") -> Any:
+    """Reorder the state of `count` rows, which copies it, unless every row stays where it is or none is left."""
     if not rows or rows == list(range(count)):
         return state
     return model.reorder(state, torch.tensor(rows, device=device))

@@ -1,6 +1,6 @@
-"""Engines: ways to make a model's steps. Each is a Stepper that says what the model itself would say, only faster.
+"""Engines: faster ways to run a network. Each is a Stepper that computes what the network computes.
 
-torch       the steps of a Transformer in torch's operations and TorchScript; other models as they stand in models/
-compiled    its steps as native code, compiled the first time they are worth it
-ct2         CTranslate2, where it is installed
+torch       torch operations and TorchScript (torchscript.py); networks that it does not support run as they are
+compiled    native code (native/), compiled the first time it is worth it
+ct2         CTranslate2, where it is installed (ct2.py)
 """

@@ -1,4 +1,4 @@
-"""How many threads make a step fastest: found by trying. The answer does not depend on it, only the time."""
+"""The number of threads that makes a step fastest, found by trying. It changes the time only, never the result."""
 
 from __future__ import annotations
 
@@ -9,55 +9,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-TRIALS = 4  # of each number, for each size of step
+TRIALS = 4  # measurements of each number of threads, for each size of step
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
 class Trial:
-    """Work with so many threads."""
+    """One measurement."""
 
     threads: int
-    steps: int = 1  # that the work turned out to be
+    steps: int = 1  # that were made; set by whoever makes them
 
 
-class Threads:
-    """The first steps of each size are made with one thread and with all in turn; then the faster number stays.
+class ThreadChooser:
+    """Tries one thread and all of them in turn for the first steps of each size; then the faster number stays.
 
-    Now and then, ever more seldom, the other is tried again: a machine may have had a slow moment.
+    Now and then, ever more rarely, the other is tried again: the machine may have been busy for a moment.
     """
 
     def __init__(self, most: int | None = None):
         self.choices = sorted({1, cores() if most is None else most})
-        self._taken: dict[int, dict[int, deque[float]]] = defaultdict(self._nothing)
+        self._seconds: dict[int, dict[int, deque[float]]] = defaultdict(self._no_measurements)
         self._used: Counter[int] = Counter()
 
-    def _nothing(self) -> dict[int, deque[float]]:
-        """The last times of each number."""
+    def _no_measurements(self) -> dict[int, deque[float]]:
         return {number: deque(maxlen=TRIALS) for number in self.choices}
 
     @contextmanager
-    def chosen(self, rows: int) -> Iterator[Trial]:
-        """The number of threads for steps of so many rows; what is within is timed."""
+    def choose(self, rows: int) -> Iterator[Trial]:
+        """The number of threads for steps of this many rows; the body of the `with` is timed."""
         size = rows.bit_length()
         self._used[size] += 1
         trial = Trial(self.best(size))
         began = time.perf_counter()
         yield trial
-        taken = (time.perf_counter() - began) / trial.steps
-        # Of a whole search no two steps are tried at the same moment: it counts as two at most.
-        self._taken[size][trial.threads].extend([taken] * min(2, trial.steps))
+        seconds = (time.perf_counter() - began) / trial.steps
+        # The steps of a whole search are measured together: they count as two at most.
+        self._seconds[size][trial.threads].extend([seconds] * min(2, trial.steps))
 
     def best(self, size: int) -> int:
-        """The next one to try, or the one whose fastest try of late was fastest."""
-        taken, used = self._taken[size], self._used[size]
-        fewest = min(taken, key=lambda number: len(taken[number]))
-        if len(taken[fewest]) < TRIALS:
+        """The next number to try, or the one with the shortest recent time."""
+        seconds, used = self._seconds[size], self._used[size]
+        fewest = min(seconds, key=lambda number: len(seconds[number]))
+        if len(seconds[fewest]) < TRIALS:
             return fewest
-        fastest = min(taken, key=lambda number: min(taken[number]))
-        others = [number for number in taken if number != fastest]
+        fastest = min(seconds, key=lambda number: min(seconds[number]))
+        others = [number for number in seconds if number != fastest]
         return others[0] if others and used & (used - 1) == 0 else fastest  # at 16, 32, 64, …

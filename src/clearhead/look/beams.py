@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search
-from clearhead.decode.beam import Considered, Fate
+from clearhead.decode.beam import BeamCandidate, CandidateState
 from clearhead.errors import ProbeError
 
 FORMAT = "clearhead-beam-1"
@@ -39,7 +39,7 @@ class Node:
     probability: float  # log p(token | those before it), by the model
     total: float  # the sum along the path
     score: float  # what ranks it: the total, and once it is a hypothesis the total over length^penalty
-    state: Fate
+    state: CandidateState
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def beam_tree(
     seen = _Recorder()
     [[best, *_]] = beam_search(network, state, Prompts([prompt], stop), settings, seen)
     if not seen.texts:
-        raise ProbeError(f"longest={settings.longest} leaves no room for a token, so there is no beam to show")
+        raise ProbeError(f"max_tokens={settings.max_tokens} leaves no room for a token, so there is no beam to show")
     nodes = seen.nodes(_root(prompt, words), stop, words)
     return BeamTree(list(nodes.values()), source, nodes[_read(best, stop)].id)
 
@@ -100,16 +100,16 @@ def _read(hypothesis: Hypothesis, stop: int | None) -> Text:
 class _Recorder:
     """Notes what a search considers and finds."""
 
-    texts: dict[Text, Considered] = field(default_factory=dict)
+    texts: dict[Text, BeamCandidate] = field(default_factory=dict)
     hypotheses: list[Hypothesis] = field(default_factory=list)
 
-    def considered(self, text: Considered) -> None:
+    def considered(self, candidate: BeamCandidate) -> None:
         """What one group drops, another may keep."""
-        known = self.texts.get(text.ids)
+        known = self.texts.get(candidate.ids)
         if known is None or known.state == "dropped":
-            self.texts[text.ids] = text
+            self.texts[candidate.ids] = candidate
 
-    def found(self, sentence: int, hypothesis: Hypothesis) -> None:  # noqa: ARG002 - there is only one
+    def found(self, row: int, hypothesis: Hypothesis) -> None:  # noqa: ARG002 - there is only one
         """Its score is known now."""
         self.hypotheses.append(hypothesis)
 
@@ -120,6 +120,6 @@ class _Recorder:
         nodes: dict[Text, Node] = {(): root}
         for (ids, text), token in zip(self.texts.items(), tokens, strict=True):
             score, parent = scores.get(ids, text.score), nodes[ids[:-1]]
-            total = parent.total + text.own
-            nodes[ids] = Node(len(nodes), parent.id, len(ids), token, text.own, total, score, text.state)
+            total = parent.total + text.logprob
+            nodes[ids] = Node(len(nodes), parent.id, len(ids), token, text.logprob, total, score, text.state)
         return nodes

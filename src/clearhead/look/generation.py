@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.errors import ProbeError
 from clearhead.look.build import build_look, evaluating, look_probes
 from clearhead.look.capture import capture
@@ -47,9 +47,9 @@ def look_while_generating(
     with evaluating(network), recording(network) as recorder:
         state = recorder.start(*(source.to(device) for source in prepared.sources))
         prompts = Prompts([prepared.prompt], prepared.stop, device=device)
-        [[best, *_]] = write(recorder, state, prompts, replace(settings, scored=True))
-    if not best.log_probabilities:
-        raise ProbeError(f"max_tokens={settings.longest} leaves no room for a token, so nothing was generated")
+        [[best, *_]] = generate(recorder, state, prompts, replace(settings, return_logprobs=True))
+    if not best.logprobs:
+        raise ProbeError(f"max_tokens={settings.max_tokens} leaves no room for a token, so nothing was generated")
     ids = [*best.ids, prepared.stop] if best.finished and prepared.stop is not None else best.ids
     tokens = strings(ids)
     whole = prepared.continued(ids[:-1], tokens[:-1], tokens[-1])

@@ -1,11 +1,11 @@
-"""`POST /v1/chat/completions`: messages, written down like a play, which a language model goes on with.
+"""`POST /v1/chat/completions`: messages, laid out like a play, which a language model continues.
 
     USER:
     Who are you?
 
     ASSISTANT:
 
-The models here learned no other form of conversation; what the next speaker would say ends the answer.
+The bundled models learned no other form of conversation; the next speaker's line ends the answer.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.serve.asking import Asked, Serving
 from clearhead.serve.failures import FAILURES
-from clearhead.serve.generation import Generation, Shape, Usage, Wanted, respond
+from clearhead.serve.generation import GenerationBody, Prompted, ResponseFormat, Usage, respond
 from clearhead.serve.prompts import encode
-from clearhead.serve.writing import Chunk, Scored
+from clearhead.serve.text_row import TextChunk, TokenLogprob
 
 router = APIRouter(tags=["OpenAI"], responses=FAILURES)
 
@@ -29,27 +29,27 @@ NEXT_SPEAKER = "\n\nUSER:"
 
 
 class TextPart(Asked):
-    """A part of a message; only texts are read."""
+    """A part of a message; only text is supported."""
 
     type: Literal["text"]
     text: str
 
 
 class Message(Asked):
-    """What somebody said."""
+    """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[TextPart]
-    name: str | None = Field(None, max_length=64, description="Instead of the role, in the text that is read.")
+    name: str | None = Field(None, max_length=64, description="Shown to the model instead of the role.")
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The text of all parts."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
-class ChatRequest(Generation):
-    """A conversation, and how to go on with it."""
+class ChatRequest(GenerationBody):
+    """A conversation, and how to continue it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -65,17 +65,16 @@ class ChatRequest(Generation):
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=200)]
     max_tokens: int | None = Field(None, ge=1, description="The older name of max_completion_tokens.")
-    max_completion_tokens: int = Field(256, ge=1, description="Tokens to write.")
-    logprobs: bool = Field(False, description="Tell how likely each token was.")
-    top_logprobs: int = Field(0, ge=0, le=20, description="So many of the likeliest tokens in each place.")
+    max_completion_tokens: int = Field(256, ge=1, description="Maximum number of generated tokens.")
+    logprobs: bool = Field(False, description="Return the log-probability of each token.")
+    top_logprobs: int = Field(0, ge=0, le=20, description="Number of alternatives for each token.")
 
     @property
-    def longest(self) -> int:
-        """Tokens to write at most."""
+    def token_limit(self) -> int:
         return self.max_completion_tokens if self.max_tokens is None else self.max_tokens
 
 
-class Likely(BaseModel):
+class ChatToken(BaseModel):
     """A token and its log-probability."""
 
     token: str
@@ -83,20 +82,20 @@ class Likely(BaseModel):
     bytes: list[int] | None
 
 
-class LikelyToken(Likely):
-    """A token of the answer, and what the model found likeliest in its place."""
+class ChatTokenLogprobs(ChatToken):
+    """A token of the answer, and the most likely tokens in its place."""
 
-    top_logprobs: list[Likely]
-
-
-class ChatLogProbabilities(BaseModel):
-    """Of each token of the answer."""
-
-    content: list[LikelyToken]
+    top_logprobs: list[ChatToken]
 
 
-class Answer(BaseModel):
-    """What the model says."""
+class ChatLogprobs(BaseModel):
+    """Log-probabilities of each token of the answer."""
+
+    content: list[ChatTokenLogprobs]
+
+
+class ChatMessage(BaseModel):
+    """The message that the model generated."""
 
     role: Literal["assistant"]
     content: str
@@ -106,8 +105,8 @@ class ChatChoice(BaseModel):
     """One answer."""
 
     index: int
-    message: Answer
-    logprobs: ChatLogProbabilities | None
+    message: ChatMessage
+    logprobs: ChatLogprobs | None
     finish_reason: Literal["stop", "length"]
 
 
@@ -122,47 +121,47 @@ class ChatReply(BaseModel):
     usage: Usage
 
 
-@router.post("/v1/chat/completions", summary="Go on with a conversation", response_model=ChatReply)
-async def chat(asked: ChatRequest, request: Request, service: Serving) -> Response:
+@router.post("/v1/chat/completions", summary="Continue a conversation", response_model=ChatReply)
+async def chat(body: ChatRequest, request: Request, service: Serving) -> Response:
     """The next message of a conversation, whole or by server-sent events."""
-    served = service.find(asked.model)
-    served.must_write()
-    prompts = await encode([as_play(asked.messages)], served)
-    likeliest = asked.top_logprobs if asked.logprobs else None
-    wanted = Wanted(asked, prompts, asked.longest, likeliest, stops=(*asked.stops, NEXT_SPEAKER))
-    return await respond(request, served, wanted, _shape(likeliest))
+    served = service.get(body.model)
+    served.require_generation()
+    prompts = await encode([as_play(body.messages)], served)
+    top_logprobs = body.top_logprobs if body.logprobs else None
+    prompted = Prompted(body, prompts, body.token_limit, top_logprobs, stops=(*body.stops, NEXT_SPEAKER))
+    return await respond(request, served, prompted, _format(top_logprobs))
 
 
 def as_play(messages: Sequence[Message]) -> str:
-    """The conversation as the text that the model reads; the last line is for it to speak."""
-    said = "".join(f"{(each.name or each.role).upper()}:\n{each.text}\n\n" for each in messages)
-    return f"{said}ASSISTANT:\n"
+    """The conversation as a prompt, which ends with the cue for the model."""
+    text = "".join(f"{(each.name or each.role).upper()}:\n{each.text}\n\n" for each in messages)
+    return f"{text}ASSISTANT:\n"
 
 
-def _shape(likeliest: int | None) -> Shape:
-    def logprobs(chunk: Chunk) -> dict[str, Any] | None:
-        return None if likeliest is None else {"content": [_token(each, likeliest) for each in chunk.tokens]}
+def _format(top_logprobs: int | None) -> ResponseFormat:
+    def logprobs(chunk: TextChunk) -> dict[str, Any] | None:
+        return None if top_logprobs is None else {"content": [_token(each, top_logprobs) for each in chunk.tokens]}
 
-    def choice(index: int, chunk: Chunk) -> dict[str, Any]:
+    def choice(chunk: TextChunk) -> dict[str, Any]:
         message = {"role": "assistant", "content": chunk.text}
-        return {"index": index, "message": message, "logprobs": logprobs(chunk), "finish_reason": chunk.finish}
+        return {"index": chunk.index, "message": message, "logprobs": logprobs(chunk), "finish_reason": chunk.finish}
 
     def opening(index: int) -> dict[str, Any]:
         delta = {"role": "assistant", "content": ""}
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
 
-    def delta(index: int, chunk: Chunk) -> dict[str, Any]:
-        said = {"content": chunk.text} if chunk.text else {}
-        return {"index": index, "delta": said, "logprobs": logprobs(chunk), "finish_reason": chunk.finish}
+    def delta(chunk: TextChunk) -> dict[str, Any]:
+        content = {"content": chunk.text} if chunk.text else {}
+        return {"index": chunk.index, "delta": content, "logprobs": logprobs(chunk), "finish_reason": chunk.finish}
 
-    return Shape("chatcmpl", "chat.completion", "chat.completion.chunk", choice, opening, delta)
-
-
-def _token(scored: Scored, likeliest: int) -> dict[str, Any]:
-    top = [_likely(text, value) for text, value in scored.likeliest[:likeliest]]
-    return {**_likely(scored.text, scored.log_probability or 0.0), "top_logprobs": top}
+    return ResponseFormat("chatcmpl", "chat.completion", "chat.completion.chunk", choice, opening, delta)
 
 
-def _likely(text: str, value: float) -> dict[str, Any]:
-    """A part of a character has no text of its own, and its bytes are not known."""
+def _token(token: TokenLogprob, count: int) -> dict[str, Any]:
+    top = [_logprob(text, value) for text, value in token.top[:count]]
+    return {**_logprob(token.text, token.logprob or 0.0), "top_logprobs": top}
+
+
+def _logprob(text: str, value: float) -> dict[str, Any]:
+    """A part of a character has no text, and its bytes are not known."""
     return {"token": text, "logprob": value, "bytes": None if "�" in text else list(text.encode())}

@@ -1,6 +1,6 @@
-"""`POST /v1/completions`: a text that goes on from a prompt, with the log-probabilities of what was read and written.
+"""`POST /v1/completions`: text that continues a prompt, with the log-probabilities of prompt and text.
 
-With `echo` the prompt is part of the answer, so that its log-probabilities can be had: `max_tokens=0` scores a text.
+With `echo` the prompt is part of the answer, and so are its log-probabilities: `max_tokens=0` scores a text.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.serve.asking import Serving
 from clearhead.serve.failures import FAILURES
-from clearhead.serve.generation import Generation, Shape, Usage, Wanted, respond
+from clearhead.serve.generation import GenerationBody, Prompted, ResponseFormat, Usage, respond
 from clearhead.serve.prompts import Prompt, read_prompts
-from clearhead.serve.writing import Chunk, Scored
+from clearhead.serve.text_row import TextChunk, TokenLogprob
 
 router = APIRouter(tags=["OpenAI"], responses=FAILURES)
 
 
-class CompletionRequest(Generation):
-    """What to go on from, and how."""
+class CompletionRequest(GenerationBody):
+    """A prompt, and how to continue it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -30,13 +30,13 @@ class CompletionRequest(Generation):
     )
 
     prompt: Prompt = Field("", description="A text, texts, token ids, or rows of token ids.")
-    max_tokens: int = Field(16, ge=0, description="Tokens to write; 0 with echo only scores the prompt.")
-    logprobs: int | None = Field(None, ge=0, le=20, description="So many of the likeliest tokens in each place.")
-    echo: bool = Field(False, description="The prompt is part of the answer.")
+    max_tokens: int = Field(16, ge=0, description="Maximum number of generated tokens; 0 with echo scores the prompt.")
+    logprobs: int | None = Field(None, ge=0, le=20, description="Number of alternatives for each token.")
+    echo: bool = Field(False, description="Include the prompt in the answer.")
 
 
-class LogProbabilities(BaseModel):
-    """Of each token of a text; the first token of all follows nothing and has none."""
+class CompletionLogprobs(BaseModel):
+    """Log-probabilities of each token; the first token of a prompt follows nothing and has none."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -49,7 +49,7 @@ class CompletionChoice(BaseModel):
 
     index: int
     text: str
-    logprobs: LogProbabilities | None
+    logprobs: CompletionLogprobs | None
     finish_reason: Literal["stop", "length"] | None
 
 
@@ -64,28 +64,28 @@ class CompletionReply(BaseModel):
     usage: Usage | None = None
 
 
-@router.post("/v1/completions", summary="Go on from a prompt", response_model=CompletionReply)
-async def completions(asked: CompletionRequest, request: Request, service: Serving) -> Response:
-    """Text that goes on from each prompt, whole or by server-sent events."""
-    served = service.find(asked.model)
-    served.must_write()
-    prompts = await read_prompts(asked.prompt, served)
-    wanted = Wanted(asked, prompts, asked.max_tokens, asked.logprobs, asked.echo, asked.stops)
-    return await respond(request, served, wanted, _shape(scored=asked.logprobs is not None))
+@router.post("/v1/completions", summary="Continue a prompt", response_model=CompletionReply)
+async def completions(body: CompletionRequest, request: Request, service: Serving) -> Response:
+    """Text that continues each prompt, whole or by server-sent events."""
+    served = service.get(body.model)
+    served.require_generation()
+    prompts = await read_prompts(body.prompt, served)
+    prompted = Prompted(body, prompts, body.max_tokens, body.logprobs, body.echo, body.stops)
+    return await respond(request, served, prompted, _format(with_logprobs=body.logprobs is not None))
 
 
-def _shape(scored: bool) -> Shape:
-    def choice(index: int, chunk: Chunk) -> dict[str, Any]:
-        logprobs = _log_probabilities(chunk.tokens) if scored else None
-        return {"index": index, "text": chunk.text, "logprobs": logprobs, "finish_reason": chunk.finish}
+def _format(with_logprobs: bool) -> ResponseFormat:
+    def choice(chunk: TextChunk) -> dict[str, Any]:
+        logprobs = _logprobs(chunk.tokens) if with_logprobs else None
+        return {"index": chunk.index, "text": chunk.text, "logprobs": logprobs, "finish_reason": chunk.finish}
 
-    return Shape("cmpl", "text_completion", "text_completion", choice, None, choice)
+    return ResponseFormat("cmpl", "text_completion", "text_completion", choice, None, choice)
 
 
-def _log_probabilities(tokens: tuple[Scored, ...]) -> dict[str, Any]:
+def _logprobs(tokens: tuple[TokenLogprob, ...]) -> dict[str, Any]:
     return {
         "tokens": [token.text for token in tokens],
-        "token_logprobs": [token.log_probability for token in tokens],
-        "top_logprobs": [dict(token.likeliest) or None for token in tokens],
+        "token_logprobs": [token.logprob for token in tokens],
+        "top_logprobs": [dict(token.top) or None for token in tokens],
         "text_offset": [token.offset for token in tokens],
     }

@@ -19,7 +19,7 @@ from clearhead.data.examples import Pixels
 from clearhead.serve.asking import Asked, ModelName
 from clearhead.serve.failures import Refused
 from clearhead.serve.pictures import from_base64, read_pixels
-from clearhead.serve.registry import Served
+from clearhead.serve.registry import ServedModel
 
 UNPACKERS = ThreadPoolExecutor(2, "clearhead images")  # few, because each may need much memory
 Image = Annotated[str | bytes, WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
@@ -57,7 +57,7 @@ def with_upload(kind: type[ImageAsked]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-async def pixels_of(asked: ImageAsked, served: Served) -> Pixels:
+async def pixels_of(asked: ImageAsked, served: ServedModel) -> Pixels:
     """The image of a request, in the size that the model reads."""
     if asked.image is None:
         raise Refused(400, "invalid_value", f"image: {served.name} reads an image, and there is none")

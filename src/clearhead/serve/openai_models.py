@@ -1,4 +1,4 @@
-"""`GET /v1/models` and `POST /v1/embeddings`: which models there are, and texts as vectors."""
+"""`GET /v1/models` and `POST /v1/embeddings`: the models of this service, and text embeddings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from clearhead.serve.asking import IMAGES, Asked, ModelName, Serving
 from clearhead.serve.failures import FAILURES, Refused
 from clearhead.serve.generation import Usage
 from clearhead.serve.prompts import Prompt, read_prompts
-from clearhead.serve.registry import Served
-from clearhead.serve.waiting import answers
+from clearhead.serve.registry import ServedModel
+from clearhead.serve.worker import answers
 
 router = APIRouter(tags=["OpenAI"], responses=FAILURES)
 
@@ -29,8 +29,8 @@ class ModelCard(BaseModel):
     task: str = Field(examples=["translate"])
 
     @classmethod
-    def of(cls, served: Served) -> ModelCard:
-        """What there is to say of a model."""
+    def of(cls, served: ServedModel) -> ModelCard:
+        """The card of a served model."""
         return cls(id=served.name, created=served.loaded, task=served.task)
 
 
@@ -42,7 +42,7 @@ class ModelList(BaseModel):
 
 
 class EmbeddingRequest(Asked):
-    """Texts that are to become vectors."""
+    """Texts to embed."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"model": "words", "input": ["king", "queen"], "encoding_format": "float"}]}
@@ -51,7 +51,7 @@ class EmbeddingRequest(Asked):
     model: ModelName
     input: Prompt = Field(description="A text, texts, token ids, or rows of token ids.")
     encoding_format: Literal["float", "base64"] = Field("float", description="base64 = the bytes of float32 numbers.")
-    dimensions: int | None = Field(None, ge=1, description="The size of the model's vectors; there is no other.")
+    dimensions: int | None = Field(None, ge=1, description="The size of the model's vectors; no other is supported.")
     user: str | None = Field(None, description="Ignored.")
 
 
@@ -72,7 +72,7 @@ class EmbeddingReply(BaseModel):
     usage: Usage
 
 
-@router.get("/v1/models", summary="Which models there are")
+@router.get("/v1/models", summary="The models of this service")
 async def models(service: Serving) -> ModelList:
     """Every model of this service, with its task."""
     return ModelList(data=[ModelCard.of(served) for served in service.models.values()])
@@ -80,22 +80,23 @@ async def models(service: Serving) -> ModelList:
 
 @router.get("/v1/models/{name}", summary="One model")
 async def model(name: str, service: Serving) -> ModelCard:
-    """The model of a name."""
-    return ModelCard.of(service.find(name))
+    """The model with this name."""
+    return ModelCard.of(service.get(name))
 
 
-@router.post("/v1/embeddings", summary="Texts as vectors")
-async def embeddings(asked: EmbeddingRequest, request: Request, service: Serving) -> EmbeddingReply:
-    """The mean of what the model makes of the tokens of each text."""
-    served = service.find(asked.model)
+@router.post("/v1/embeddings", summary="Embed texts")
+async def embeddings(body: EmbeddingRequest, request: Request, service: Serving) -> EmbeddingReply:
+    """The mean of the hidden states of each text's tokens."""
+    served = service.get(body.model)
     if served.task in IMAGES:
         raise Refused(400, "wrong_model", f"{served.name} is a model for {served.task}: it has no vectors of texts")
-    rows = await read_prompts(asked.input, served)
+    rows = await read_prompts(body.input, served)
     vectors = await answers(request, served.embed(rows), served.limits.seconds)
-    if asked.dimensions not in (None, len(vectors[0])):
-        raise Refused(400, "invalid_value", f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask so")
+    if body.dimensions not in (None, len(vectors[0])):
+        message = f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask for that many"
+        raise Refused(400, "invalid_value", message)
     data = [
-        Embedding(index=index, embedding=vector if asked.encoding_format == "float" else _base64(vector))
+        Embedding(index=index, embedding=vector if body.encoding_format == "float" else _base64(vector))
         for index, vector in enumerate(vectors)
     ]
     return EmbeddingReply(data=data, model=served.name, usage=Usage.of(sum(map(len, rows))))

@@ -10,14 +10,14 @@ from pydantic import Field
 
 from clearhead.serve.asking import check_count, check_texts
 from clearhead.serve.failures import Refused
-from clearhead.serve.registry import Served
+from clearhead.serve.registry import ServedModel
 
 TokenId = Annotated[int, Field(ge=0, strict=True)]
 Prompt = str | list[str] | list[TokenId] | list[list[TokenId]]
 
 
-async def read_prompts(prompt: Prompt, served: Served) -> list[tuple[int, ...]]:
-    """The ids of each prompt, perhaps none; large texts are cut into tokens beside the event loop."""
+async def read_prompts(prompt: Prompt, served: ServedModel) -> list[tuple[int, ...]]:
+    """The ids of each prompt, perhaps none; texts are tokenised in a thread."""
     rows = _rows(prompt)
     check_count(len(rows), served.limits)
     texts = [row for row in rows if isinstance(row, str)]
@@ -31,8 +31,8 @@ async def read_prompts(prompt: Prompt, served: Served) -> list[tuple[int, ...]]:
     return ids
 
 
-async def encode(texts: list[str], served: Served) -> list[tuple[int, ...]]:
-    """The ids of texts."""
+async def encode(texts: list[str], served: ServedModel) -> list[tuple[int, ...]]:
+    """The ids of each text."""
     check_texts(texts, served.limits)
     rows = await asyncio.to_thread(served.model.tokenizer.encode_batch, texts)
     for row in rows:
@@ -40,15 +40,15 @@ async def encode(texts: list[str], served: Served) -> list[tuple[int, ...]]:
     return [tuple(row) for row in rows]
 
 
-def check_length(count: int, served: Served) -> None:
-    """No more tokens than the model reads."""
+def check_length(count: int, served: ServedModel) -> None:
+    """Refuse more tokens than the model reads."""
     if count > served.context:
         sentence = f"{served.name} reads {served.context:,} tokens at most, and there are {count:,}; shorten the text"
         raise Refused(400, "context_length_exceeded", sentence)
 
 
 def _rows(prompt: Prompt) -> Sequence[str | list[int]]:
-    """One entry for each prompt."""
+    """One text or row of ids for each prompt."""
     if isinstance(prompt, str):
         return [prompt]
     ids = [each for each in prompt if isinstance(each, int)]

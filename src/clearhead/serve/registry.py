@@ -12,127 +12,143 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from clearhead.decode import Settings
+from clearhead.api import ABILITIES, Model, load
+from clearhead.decode import Row, Settings
 from clearhead.errors import ConfigError, nearest
-from clearhead.nn.positions import length_limit
-from clearhead.serve.batching import Item, Worker, at_once
 from clearhead.serve.failures import Refused
 from clearhead.serve.limits import Limits
 from clearhead.serve.metrics import Metrics, labels
-from clearhead.serve.writing import Ask, Row, Vocabulary, write_together
-from clearhead.tasks.base.predictor import load
+from clearhead.serve.text_row import GenerationRequest, TextRow, TokenTexts
+from clearhead.serve.worker import Job, Worker, compute_together
 
 NEAR = 32  # prompts whose lengths differ by less are read together
 
 
-class Served:
+class ServedModel:
     """One model under its name, and the thread that computes for it."""
 
-    def __init__(self, name: str, model: Any, limits: Limits, metrics: Metrics):
+    def __init__(self, name: str, model: Model, limits: Limits, metrics: Metrics):
         self.name, self.model, self.limits, self.metrics = name, model, limits, metrics
         self.loaded = int(time.time())
         self.worker = Worker(name, limits, metrics)
 
     @property
     def task(self) -> str:
-        """What it was trained for."""
-        task: str = self.model.task
-        return task
+        return self.model.config.task
 
     @property
     def ability(self) -> str:
-        """What it can do."""
-        verb: str = self.model.verb
-        return verb
+        """The verb of its task."""
+        return ABILITIES[self.task]
 
     @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """Its tokens as texts."""
-        return Vocabulary(self.model.tokenizer)
+    def tokens(self) -> TokenTexts:
+        return TokenTexts(self.model.tokenizer)
 
     @property
     def context(self) -> int:
-        """Tokens that a prompt and what follows it may have."""
-        return min(self.limits.context, length_limit(self.model.network) or self.limits.context)
+        """The maximum number of tokens of a prompt and what follows it."""
+        config = self.model.config.model
+        learned = getattr(config, "positions", None) == "learned"
+        return min(self.limits.context, config.max_length) if learned else self.limits.context
 
-    def must(self, ability: str) -> None:
+    def require(self, ability: str) -> None:
         """Refuse what it was not trained for."""
         if self.ability != ability:
-            raise Refused(400, "wrong_model", str(self.model.wrong_verb(ability)))
+            message = f"{self.name} is a model for {self.task}: it can {self.ability}, not {ability}"
+            raise Refused(400, "wrong_model", message)
 
-    def must_write(self) -> None:
-        """Refuse to write where it cannot go on from a text."""
-        self.must("generate")
+    def require_generation(self) -> None:
+        """Refuse to generate where it cannot continue a text."""
+        self.require("generate")
+        if getattr(self.model.config.model, "objective", "next") == "masked":
+            raise Refused(400, "wrong_model", f"{self.name} fills in masked tokens: it cannot continue a text")
 
-    # --- what is computed together ---
+    # --- jobs ---
 
-    def translate(self, texts: Sequence[str], settings: Settings) -> list[Item]:
+    def translate(self, texts: Sequence[str], settings: Settings) -> list[Job]:
         """The candidates of each text, the best first."""
-        return self._ask(("translate", settings), texts, lambda texts: self.model.candidates(texts, settings))
+        translator = self.model.translator(**vars(settings))
+        return self._submit(("translate", settings), texts, translator.window)
 
-    def classify(self, things: Sequence[Any]) -> list[Item]:
+    def classify(self, items: Sequence[Any]) -> list[Job]:
         """The label of each text or image."""
-        return self._ask("classify", things, self.model.classify)
+        return self._submit("classify", items, self.model.classify)
 
-    def caption(self, images: Sequence[Any]) -> list[Item]:
+    def caption(self, images: Sequence[Any]) -> list[Job]:
         """A sentence about each image."""
-        return self._ask("caption", images, self.model.caption)
+        return self._submit("caption", images, lambda images: [self.model.caption(image) for image in images])
 
-    def embed(self, rows: Sequence[Sequence[int]]) -> list[Item]:
+    def embed(self, rows: Sequence[Sequence[int]]) -> list[Job]:
         """A vector for each row of ids."""
-        return self._ask("embed", rows, lambda rows: self.model.embed_ids(rows).tolist())
+        return self._submit("embed", rows, lambda rows: self.model.embed_ids(rows).tolist())
 
-    def call(self, compute: Callable[[], Any]) -> list[Item]:
-        """One thing that is computed by itself, in the model's own thread."""
-        return self._ask(object(), [None], lambda _: [compute()])
+    def call(self, compute: Callable[[], Any]) -> list[Job]:
+        """One function, called by itself in the model's thread."""
+        return self._submit(object(), [None], lambda _: [compute()])
 
-    def write(self, asks: Sequence[Ask]) -> list[Item]:
-        """Texts that go on from prompts; each ask is told of its own."""
-        items = [Item(("write", len(ask.prompt) // NEAR), ask, self._write) for ask in asks]
-        self.worker.submit(items)
-        return items
+    def generate(self, requests: Sequence[GenerationRequest]) -> list[Job]:
+        """Continue prompts; each request gets its own chunks."""
+        jobs = [Job(_alike(each), each, self._join, each.settings.beam_width) for each in requests]
+        self.worker.submit(jobs)
+        return jobs
 
-    def _ask(self, key: Hashable, things: Sequence[Any], compute: Callable[[list[Any]], Sequence[Any]]) -> list[Item]:
-        items = [Item(key, thing, at_once(compute)) for thing in things]
-        self.worker.submit(items)
-        return items
+    def _submit(self, key: Hashable, items: Sequence[Any], compute: Callable[[list[Any]], Sequence[Any]]) -> list[Job]:
+        jobs = [Job(key, item, compute_together(compute)) for item in items]
+        self.worker.submit(jobs)
+        return jobs
 
-    def _write(self, items: list[Item]) -> Iterator[None]:
-        rows = [self._row(item) for item in items]
-        for _ in write_together(self.model.engines.stepper(), rows):
-            for item, row in zip(items, rows, strict=True):
-                if row.ended and item.wanted:
-                    self.metrics.tokens.add(row.written, labels(model=self.name))
-                    item.settle(None)
-            yield
+    def _join(self, jobs: list[Job]) -> Iterator[None]:
+        """Let the rows of requests that are alike join the token loop."""
+        stepper, window = self.model.engines.stepper(), jobs[0].payload.window
+        state = stepper.start() if window is None else stepper.start(window=window)
+        self.worker.join(stepper, [self._row(job) for job in jobs], state)
+        return iter(())
 
-    def _row(self, item: Item) -> Row:
-        return Row(item.what, self.vocabulary, still_wanted=lambda: item.wanted)
+    def _row(self, job: Job) -> Row:
+        def done(generated: int) -> None:
+            self.metrics.tokens.add(generated, labels(model=self.name))
+            job.resolve(None)
+
+        def failed(_: Row, problem: Exception) -> None:
+            if text.sent or not self.worker.retry_alone(job):
+                job.fail(problem)
+
+        text = TextRow(job.payload, self.tokens, done)
+        text.row.on_error = failed
+        job.answer.add_done_callback(lambda _: text.row.cancel())
+        return text.row
+
+
+def _alike(request: GenerationRequest) -> Hashable:
+    """What requests must have in common to share a state: prompts of similar length, the window, and the search."""
+    search = request.settings.shared() if request.settings.beam_width > 1 else None
+    return "generate", len(request.prompt) // NEAR, request.window, search
 
 
 @dataclass(frozen=True)
 class Service:
-    """All models, what is asked of them at most, and what they have done."""
+    """All models, the limits of requests, and the metrics."""
 
-    models: dict[str, Served]
+    models: dict[str, ServedModel]
     limits: Limits = field(default_factory=Limits)
     metrics: Metrics = field(default_factory=Metrics)
 
     @classmethod
-    def load(cls, wanted: Sequence[str], limits: Limits | None = None) -> Service:
-        """Each a run directory or a name, or NAME=DIRECTORY for another name."""
-        limits, metrics, models = limits or Limits(), Metrics(), dict[str, Served]()
-        for each in wanted:
-            said, path = _named(each)
+    def load(cls, sources: Sequence[str], limits: Limits | None = None) -> Service:
+        """Load models, each a run directory or a name, or NAME=DIRECTORY to serve it under another name."""
+        limits, metrics, models = limits or Limits(), Metrics(), dict[str, ServedModel]()
+        for each in sources:
+            given, path = _named(each)
             model = load(path)
-            name = said or model.name
+            name = given or model.name
             if name in models:
-                raise ConfigError(f"two models are called {name}; call one of them otherwise: NAME={path}")
-            models[name] = Served(name, model, limits, metrics)
+                raise ConfigError(f"two models are called {name}; give one of them another name: NAME={path}")
+            models[name] = ServedModel(name, model, limits, metrics)
         return cls(models, limits, metrics)
 
-    def find(self, name: str) -> Served:
-        """The model of a name."""
+    def get(self, name: str) -> ServedModel:
+        """The model with this name, or 404."""
         if name not in self.models:
             shown = f"{name[:60]!r}"
             raise Refused(
@@ -141,12 +157,12 @@ class Service:
         return self.models[name]
 
     def close(self) -> None:
-        """Finish what was begun, and stop."""
+        """Finish all jobs, then stop."""
         for served in self.models.values():
             served.worker.close()
 
 
-def _named(wanted: str) -> tuple[str, str]:
-    """The name and the path of NAME=PATH; a directory whose own name has the sign has no other name."""
-    name, sign, path = wanted.partition("=")
-    return (name, path) if sign and not Path(wanted).is_dir() else ("", wanted)
+def _named(source: str) -> tuple[str, str]:
+    """Name and path of NAME=PATH; an existing directory with "=" in its name is a path."""
+    name, sign, path = source.partition("=")
+    return (name, path) if sign and not Path(source).is_dir() else ("", source)

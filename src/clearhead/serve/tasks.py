@@ -15,8 +15,8 @@ from clearhead.serve.asking import Asked, ModelName, Serving, check_texts
 from clearhead.serve.failures import FAILURES, Refused
 from clearhead.serve.images import ImageAsked, body_of, pixels_of, with_upload
 from clearhead.serve.prompts import encode
-from clearhead.serve.registry import Served
-from clearhead.serve.waiting import answers
+from clearhead.serve.registry import ServedModel
+from clearhead.serve.worker import answers
 
 router = APIRouter(tags=["Tasks"], responses=FAILURES)
 
@@ -66,11 +66,13 @@ class TranslateReply(BaseModel):
 @router.post("/translate", summary="Translate texts")
 async def translate(asked: TranslateRequest, request: Request, service: Serving) -> TranslateReply:
     """The likeliest translation of each text; those of several requests are searched for together."""
-    served = service.find(asked.model)
-    served.must("translate")
+    served = service.get(asked.model)
+    served.require("translate")
     texts = [asked.text] if isinstance(asked.text, str) else asked.text
     check_texts(texts, served.limits)
-    settings = Settings(beams=asked.beams, n_best=asked.n_best, length_penalty=asked.length_penalty, scored=True)
+    settings = Settings(
+        beam_width=asked.beams, n_best=asked.n_best, length_penalty=asked.length_penalty, return_logprobs=True
+    )
     found = await answers(request, served.translate(texts, settings), served.limits.seconds)
     candidates = [[CandidateReply(text=each.text, score=each.score) for each in one] for one in found]
     best = [one[0].text for one in candidates]
@@ -103,8 +105,8 @@ async def classify(
     asked: Annotated[ClassifyRequest, Depends(body_of(ClassifyRequest))], request: Request, service: Serving
 ) -> ClassifyReply:
     """The label of a text, or of an image as base64 or as an uploaded file."""
-    served = service.find(asked.model)
-    served.must("classify")
+    served = service.get(asked.model)
+    served.require("classify")
     thing = await pixels_of(asked, served) if served.task == "vision" else _text_of(asked.text, served)
     [found] = await answers(request, served.classify([thing]), served.limits.seconds)
     return ClassifyReply(model=served.name, label=found.label, probabilities=found.probabilities)
@@ -128,14 +130,14 @@ async def caption(
     asked: Annotated[CaptionRequest, Depends(body_of(CaptionRequest))], request: Request, service: Serving
 ) -> CaptionReply:
     """What is to be seen on an image, given as base64 or as an uploaded file."""
-    served = service.find(asked.model)
-    served.must("caption")
+    served = service.get(asked.model)
+    served.require("caption")
     image = await pixels_of(asked, served)
     [found] = await answers(request, served.caption([image]), served.limits.seconds)
     return CaptionReply(model=served.name, caption=found)
 
 
-def _text_of(text: str | None, served: Served) -> str:
+def _text_of(text: str | None, served: ServedModel) -> str:
     if text is None:
         raise Refused(400, "invalid_value", f"text: {served.name} reads a text, and there is none")
     check_texts([text], served.limits)
@@ -184,8 +186,8 @@ QUESTIONS = {"neighbours": 1, "analogy": 3}  # words that each takes
 @router.post("/words", summary="Neighbours and analogies")
 async def words(asked: WordsRequest, request: Request, service: Serving) -> WordsReply:
     """The words nearest to a word, or to A - B + C."""
-    served = service.find(asked.model)
-    served.must("words")
+    served = service.get(asked.model)
+    served.require("words")
     if len(asked.words) != QUESTIONS[asked.question]:
         wanted = QUESTIONS[asked.question]
         raise ConfigError(f"words: {asked.question} takes {wanted} and not {len(asked.words)} words")
@@ -229,9 +231,9 @@ async def look(
     asked: Annotated[LookRequest, Depends(body_of(LookRequest))], request: Request, service: Serving
 ) -> Response:
     """The words, the attention weights of every layer and head, and what the model found likely."""
-    served = service.find(asked.model)
+    served = service.get(asked.model)
     thing = await _looked_at(asked, served)
-    settings = {} if asked.max_tokens is None else {"longest": asked.max_tokens}
+    settings = {} if asked.max_tokens is None else {"max_tokens": asked.max_tokens}
 
     def compute() -> bytes:
         seen = served.model.look(thing, asked.target, generate=asked.generate, **settings)
@@ -241,7 +243,7 @@ async def look(
     return Response(document, media_type="application/json")
 
 
-async def _looked_at(asked: LookRequest, served: Served) -> Any:
+async def _looked_at(asked: LookRequest, served: ServedModel) -> Any:
     """What the model reads; neither a text nor a target that would make a document of many megabytes."""
     if served.task in ("vision", "caption"):
         return await pixels_of(asked, served)

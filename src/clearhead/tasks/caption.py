@@ -17,7 +17,8 @@ from torch import nn
 from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.batches import pad
-from clearhead.decode import Prompts, Settings, write
+from clearhead.data.images import ImageLike
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.look.attention_log import MAX_TOKENS
 from clearhead.look.inputs import PreparedInput, patch_names
 from clearhead.models.captioner import CrossCaptioner, SequenceCaptioner
@@ -25,7 +26,6 @@ from clearhead.models.config import RecurrentPatchConfig
 from clearhead.models.rnn import RnnCaptioner
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.images import (
-    ImageLike,
     ImagePredictor,
     Images,
     check_patches,
@@ -115,7 +115,7 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
     def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
         """BLEU against all captions of an image, by greedy search."""
         images = self.held_out.images[: self.max_scored]
-        written = describe(model, images, self.tokenizer, Settings(longest=self.config.data.max_length))
+        written = describe(model, images, self.tokenizer, Settings(max_tokens=self.config.data.max_length))
         references = [list(each.captions) for each in self.described[: self.max_scored]]
         return (caption_bleu(written, references),), written[0]
 
@@ -139,7 +139,7 @@ def describe(model: Any, images: Images, tokenizer: Tokenizer, settings: Setting
         prompts = Prompts([[tokenizer.start]] * len(sources), tokenizer.stop, device=device)
         with torch.inference_mode():
             state = model.start(sources)
-        written += write(model, state, prompts, settings)
+        written += generate(model, state, prompts, settings)
     return tokenizer.decode_batch([hypotheses[0].ids for hypotheses in written])
 
 
@@ -155,7 +155,7 @@ class Captioner(ImagePredictor, GeneratingPredictor, task=Caption):
     def caption(self, image: ImageLike | list[Any]) -> str | list[str]:
         """A sentence about an image; a list gives a list."""
         images = self.image_arrays(image if isinstance(image, list) else [image])
-        settings = Settings(longest=self.config.data.max_length)
+        settings = Settings(max_tokens=self.config.data.max_length)
         written = describe(self.network, images, self.tokenizer, settings)
         return written if isinstance(image, list) else written[0]
 

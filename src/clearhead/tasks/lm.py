@@ -13,8 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from clearhead.decode import Prompts, Settings, pieces, steps, write
-from clearhead.engines.choose import MANY
+from clearhead.decode import Prompts, Settings, generate, text_pieces
 from clearhead.errors import ConfigError
 from clearhead.look.attention_log import MAX_TOKENS
 from clearhead.look.inputs import PreparedInput
@@ -32,7 +31,6 @@ from clearhead.tasks.base.scheduled_sampling import replace_with_predictions
 from clearhead.tasks.base.task import Batch, Evaluation, device_of
 
 SAMPLE = 120  # tokens generated at each evaluation
-COMPILE_MIN_TOKENS = 2000  # of a text, from which on compiling the native engine pays
 
 
 class TextModel(WindowModel):
@@ -83,8 +81,8 @@ class Lm(RunningTextTask[TextModel]):
         """A sample that continues the first tokens of the validation text."""
         prompt = self.held_out.read(np.array([0]), min(16, len(self.held_out)))[0].tolist()
         longest = max(0, min(SAMPLE, self.config.model.length - len(prompt)))
-        settings = Settings(longest=longest, temperature=0.8, seed=1)
-        [[written]] = write(model, model.start(), Prompts([prompt], device=device_of(model)), settings)
+        settings = Settings(max_tokens=longest, temperature=0.8, seed=1)
+        [[written]] = generate(model, model.start(), Prompts([prompt], device=device_of(model)), settings)
         return (), self.tokenizer.decode(prompt + written.ids)
 
     def example(self) -> PreparedInput:
@@ -136,10 +134,11 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         distribution. Where its positions allow it, a text can be longer than the training windows: the model then looks
         back at as many tokens as it was trained with, or at `cache` tokens.
         """
-        chosen = Settings.of(**{"longest": max_tokens, "temperature": 1.0, **settings})
+        chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": 1.0, **settings})
         ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
         window = self.window(len(ids) + max_tokens, cache)
-        text = pieces(self._tokens(ids, chosen, window), self.tokenizer.decode, before=ids, stops=stops)
+        tokens = self.engines.stream(ids, self.special, chosen, window)
+        text = text_pieces(tokens, self.tokenizer.decode, before=ids, stops=stops)
         return text if stream else prompt + "".join(text)
 
     def window(self, tokens: int, cache: int | None = None) -> int | None:
@@ -156,20 +155,6 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         """The memory of the keys and values of so many tokens."""
         layers = [part for part in self.network.modules() if isinstance(part, MultiHeadAttention)]
         return sum(4 * tokens * layer.kv_heads * (layer.key_dim + layer.value_dim) for layer in layers)
-
-    def _tokens(self, ids: list[int], settings: Settings, window: int | None) -> Iterator[int]:
-        if self.engines.wanted == "ct2" and not self.engines.changed:
-            yield from self.engines.ct2(self.special).generate(ids, settings)
-            return
-        prompts = Prompts([ids])
-        model = self.engines.stepper(settings.longest // COMPILE_MIN_TOKENS * MANY, settings)
-        state = model.start() if window is None else model.start(window=window)
-        if settings.beams > 1:  # known only when all is decided
-            [found] = write(model, state, prompts, settings)
-            yield from found[0].ids
-            return
-        for step in steps(model, state, prompts, settings):
-            yield from (token.id for token in step)
 
     def prepare(self, item: str) -> PreparedInput:
         ids = self.tokenizer.encode(item) or [self.tokenizer.start]

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from clearhead.config import AnyConfig, Config
 from clearhead.data import Pair
 from clearhead.data.batches import pad
-from clearhead.decode import Hypothesis, Settings, Special, write_all
-from clearhead.engines.flat import flat
+from clearhead.decode import Hypothesis, Settings, SpecialTokens, generate_batch
+from clearhead.engines.torchscript import torchscript_engine
 from clearhead.errors import DataError
 from clearhead.look.attention_log import MAX_TOKENS
 from clearhead.look.inputs import PreparedInput
@@ -111,8 +111,8 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
 
     def translate(self, model: Any, sources: Sequence[list[int]]) -> list[str]:
         """The best translation that is found of each source."""
-        special = Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
-        found = write_all(flat(model), sources, special, Settings(beams=self.beam_width))
+        special = SpecialTokens(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+        found = generate_batch(torchscript_engine(model), sources, special, Settings(beam_width=self.beam_width))
         return self.tokenizer.decode_batch([hypotheses[0].ids for hypotheses in found])
 
     def example(self) -> PreparedInput:
@@ -156,13 +156,13 @@ class Translator(GeneratingPredictor, task=Translate):
     )
 
     @overload
-    def translate(self, text: str, *, beams: int = 4, **settings: Any) -> str: ...
+    def translate(self, text: str, *, beam_width: int = 4, **settings: Any) -> str: ...
     @overload
-    def translate(self, text: list[str], *, beams: int = 4, **settings: Any) -> list[str]: ...
-    def translate(self, text: str | list[str], *, beams: int = 4, **settings: Any) -> str | list[str]:
+    def translate(self, text: list[str], *, beam_width: int = 4, **settings: Any) -> list[str]: ...
+    def translate(self, text: str | list[str], *, beam_width: int = 4, **settings: Any) -> str | list[str]:
         """The best translation that a beam search finds; `settings` are those of `clearhead.decode.Settings`."""
         texts = [text] if isinstance(text, str) else text
-        best = [found[0].text for found in self.candidates(texts, Settings.of(beams=beams, **settings))]
+        best = [found[0].text for found in self.candidates(texts, Settings.create(beam_width=beam_width, **settings))]
         return best[0] if isinstance(text, str) else best
 
     def candidates(
@@ -174,12 +174,12 @@ class Translator(GeneratingPredictor, task=Translate):
     ) -> list[list[Candidate]]:
         """The translations of each text, best first; `on_note` gets remarks on the texts, counted from `first`."""
         self.engines.on_note = on_note
-        settings = settings or Settings(beams=4)
+        settings = settings or Settings(beam_width=4)
         whole = self.tokenizer.encode_batch([text.strip() for text in texts])
         parts = [
             self._parts(text, ids, first + i, on_note) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))
         ]
-        found = iter(self.engines.write_all([ids for each in parts for ids in each], self.special, settings))
+        found = iter(self.engines.generate_batch([ids for each in parts for ids in each], self.special, settings))
         return [
             self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
             for text, each in zip(texts, parts, strict=True)
@@ -243,7 +243,7 @@ class Translator(GeneratingPredictor, task=Translate):
         return {"translation": self.translate(item)}
 
     def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002 - the source sets the length
-        return self.translate(item, beams=1)
+        return self.translate(item, beam_width=1)
 
     def token_vectors(self, inputs: Tensor) -> Tensor:
         """The encoder's memory: what the decoder looks at."""

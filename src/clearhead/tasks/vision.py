@@ -18,12 +18,12 @@ from torch.nn import functional as F
 from clearhead.config import Config
 from clearhead.data import Picture
 from clearhead.data.batches import Batches
+from clearhead.data.images import ImageLike
 from clearhead.look.inputs import PreparedInput, patch_names
 from clearhead.models.config import PooledPatchConfig, PoolName
 from clearhead.models.vit import VisionTransformer
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.images import (
-    ImageLike,
     ImagePredictor,
     Images,
     check_patches,

@@ -22,7 +22,7 @@ TEXT = "the old house"
 
 def test_a_translation_comes_token_by_token_and_is_the_greedy_one(lines: Ask, model: Find) -> None:
     *tokens, end = lines(model="translator", text=TEXT, longest=11)
-    assert end["text"] == model("translator").translate(TEXT, beams=1, longest=11)
+    assert end["text"] == model("translator").translate(TEXT, beams=1, max_tokens=11)
     assert end["end"] in ("stop", "length")
     assert tokens[-1]["text"] == end["text"]
 

@@ -13,8 +13,8 @@ from clearhead.look.html import plain
 from clearhead.serve.asking import IMAGES, Asked, ModelName
 from clearhead.serve.failures import Refused
 from clearhead.serve.pictures import from_base64, read_pixels
-from clearhead.serve.registry import Served
-from clearhead.serve.waiting import answers
+from clearhead.serve.registry import ServedModel
+from clearhead.serve.worker import answers
 
 Text = Annotated[str, Field(description="What the model reads.")]
 Picture = Annotated[str | None, Field(description="An image instead, as base64 or a data URL.")]
@@ -28,7 +28,7 @@ class Reading(Asked):
     image: Picture = None
 
 
-async def read(asked: Reading, served: Served) -> Any:
+async def read(asked: Reading, served: ServedModel) -> Any:
     """The text or the pixels that are to be read, of a size that can be looked into."""
     limits = served.limits
     if served.task in IMAGES:
@@ -47,7 +47,7 @@ async def read(asked: Reading, served: Served) -> Any:
     return asked.text
 
 
-def room(served: Served, item: Any, wanted: int) -> int:
+def room(served: ServedModel, item: Any, wanted: int) -> int:
     """As many of the wanted tokens as a language model can still write after a text; others begin a new one."""
     if served.task != "lm":
         return wanted
@@ -57,7 +57,7 @@ def room(served: Served, item: Any, wanted: int) -> int:
     return min(wanted, left)
 
 
-async def computed(request: Request, served: Served, compute: Callable[[], Any]) -> Any:
+async def computed(request: Request, served: ServedModel, compute: Callable[[], Any]) -> Any:
     """What is computed in the model's own thread, as JSON can say it."""
     [found] = await answers(request, served.call(compute), served.limits.seconds)
     return plain(found)

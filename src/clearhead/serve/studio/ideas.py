@@ -16,7 +16,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from clearhead.decode.beam import beam_search
-from clearhead.decode.sampling import draw
+from clearhead.decode.logits import sample
 from clearhead.look.rollout import rollout
 from clearhead.models.word_vectors import analogy
 from clearhead.nn.attention import MultiHeadAttention, attention
@@ -180,7 +180,7 @@ IDEAS = (
         "MIT, Georgia Tech",
         "y_t ~ softmax(f(y_1 … y_{t−1}, x))",
         "A text is written by asking again and again which token comes next: the likeliest, or one drawn at random.",
-        draw,
+        sample,
         "play",
         {"text": BREAD},
     ),

@@ -17,16 +17,17 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 from torch import Tensor
 
-from clearhead.decode import Prompts, Settings, steps
+from clearhead.api import Model
+from clearhead.decode import Prompts, Settings, stream_tokens
 from clearhead.errors import ConfigError
-from clearhead.look.inputs import PreparedInput
-from clearhead.look.inputs import display_token as readable
+from clearhead.look.see import readable
+from clearhead.look.writing import Beginning
 from clearhead.serve.asking import Serving
-from clearhead.serve.batching import Item
 from clearhead.serve.failures import FAILURES, refusal
-from clearhead.serve.registry import Served
+from clearhead.serve.registry import ServedModel
 from clearhead.serve.studio.asking import Reading, read, room
-from clearhead.serve.waiting import Told
+from clearhead.serve.worker import Job, ThreadQueue
+from clearhead.train.pixels import normalised
 
 router = APIRouter(responses=FAILURES)
 
@@ -46,9 +47,9 @@ class Playing(Reading):
 
     def settings(self, longest: int) -> Settings:
         """How it is written: from the forced tokens on."""
-        return Settings.of(
-            longest=longest,
-            forced=tuple(self.forced),
+        return Settings.create(
+            max_tokens=longest,
+            prefix_tokens=tuple(self.forced),
             temperature=self.temperature,
             seed=self.seed,
         )
@@ -57,22 +58,22 @@ class Playing(Reading):
 @router.post("/play")
 async def play(asked: Playing, service: Serving) -> StreamingResponse:
     """The answer of a model, a line of JSON for each token."""
-    served = service.find(asked.model)
+    served = service.get(asked.model)
     item = await read(asked, served)
     settings = asked.settings(room(served, item, max(asked.longest, len(asked.forced))))
     lines = _streamed(served, lambda: answered(served.model, item, settings))
     return StreamingResponse(lines, media_type="application/x-ndjson")
 
 
-def writes(model: Any) -> bool:
+def writes(model: Model) -> bool:
     """Whether it writes one token after the other."""
-    return bool(model.generates)
+    return model.config.task in BEGINNINGS and getattr(model.config.model, "objective", "next") == "next"
 
 
-def answered(model: Any, item: Any, settings: Settings) -> Iterator[Line]:
+def answered(model: Model, item: Any, settings: Settings) -> Iterator[Line]:
     """One line after the other."""
     if writes(model):
-        yield from written(model, model.prepare(item), settings)
+        yield from written(model, BEGINNINGS[model.config.task](model, item), settings)
     elif model.config.task == "tag":
         yield {"tags": model.tag(item)}
     elif model.config.task == "lm":
@@ -83,6 +84,27 @@ def answered(model: Any, item: Any, settings: Settings) -> Iterator[Line]:
 
 
 # --- models that write ---
+
+
+def _sentence(model: Model, text: str) -> Beginning:
+    vocabulary = model.tokenizer
+    source = torch.tensor([[*vocabulary.encode(text), vocabulary.stop]])
+    return Beginning([vocabulary.start], (source,), vocabulary.stop)
+
+
+def _text(model: Model, text: str) -> Beginning:
+    return Beginning(model.tokenizer.encode(text) or [model.tokenizer.start], stop=model.tokenizer.stop)
+
+
+def _picture(model: Model, pixels: Any) -> Beginning:
+    return Beginning([model.tokenizer.start], (normalised(pixels[None]),), model.tokenizer.stop)
+
+
+BEGINNINGS: dict[str, Callable[[Model, Any], Beginning]] = {
+    "translate": _sentence,
+    "lm": _text,
+    "caption": _picture,
+}
 
 
 class Overheard:
@@ -104,22 +126,22 @@ class Overheard:
 
 
 @torch.inference_mode()
-def written(model: Any, beginning: PreparedInput, settings: Settings) -> Iterator[Line]:
+def written(model: Model, beginning: Beginning, settings: Settings) -> Iterator[Line]:
     """A line for each token, the stop too, and one with the whole text."""
     network, vocabulary = Overheard(model.network), model.tokenizer
     settings.check_vocabulary(len(vocabulary))
     ids: list[int] = []
     prompts = Prompts([beginning.prompt], beginning.stop)
-    for [token] in steps(network, model.network.start(*beginning.sources), prompts, settings):
+    for [token] in stream_tokens(network, model.network.start(*beginning.sources), prompts, settings):
         ids.append(token.id)
         yield {"token": _told(model, token.id, network.last), "text": vocabulary.decode(ids)}
-    stopped = len(ids) < settings.longest and beginning.stop is not None
+    stopped = len(ids) < settings.max_tokens and beginning.stop is not None
     if stopped:
         yield {"token": _told(model, beginning.stop or 0, network.last), "text": vocabulary.decode(ids)}
     yield {"end": "stop" if stopped else "length", "text": vocabulary.decode(ids)}
 
 
-def _told(model: Any, token: int, logits: Tensor) -> Line:
+def _told(model: Model, token: int, logits: Tensor) -> Line:
     """A token with its probability, and the likeliest in its place; logits (V,)."""
     shares = logits.softmax(-1)
     best = shares.topk(min(ALTERNATIVES, len(shares)))
@@ -137,29 +159,29 @@ def _told(model: Any, token: int, logits: Tensor) -> Line:
 # --- from the model's thread to the page ---
 
 
-async def _streamed(served: Served, lines: Callable[[], Iterator[Line]]) -> AsyncIterator[str]:
+async def _streamed(served: ServedModel, lines: Callable[[], Iterator[Line]]) -> AsyncIterator[str]:
     """Lines of JSON as they come; a failure on the way is the last one."""
-    told = Told[Line | None](served.limits.seconds)
+    queue = ThreadQueue[Line | None](served.limits.seconds)
 
-    def run(items: list[Item]) -> Iterator[None]:
+    def run(jobs: list[Job]) -> Iterator[None]:
         for line in lines():
-            told.tell(line)
+            queue.put(line)
             yield
-            if not items[0].wanted:
+            if not jobs[0].pending:
                 return
-        items[0].settle(None)
+        jobs[0].resolve(None)
 
-    item = Item(object(), None, run)
-    item.answer.add_done_callback(lambda _: told.tell(None))
+    job = Job(object(), None, run)
+    job.answer.add_done_callback(lambda _: queue.put(None))
     try:
-        served.worker.submit([item])
-        while (line := await told.next()) is not None:
+        served.worker.submit([job])
+        while (line := await queue.get()) is not None:
             yield _line(line)
-        item.answer.result()
+        job.answer.result()
     except Exception as problem:
         yield _line({"error": str(refusal(problem))})
     finally:
-        item.answer.cancel()
+        job.answer.cancel()
 
 
 def _line(line: Line) -> str:

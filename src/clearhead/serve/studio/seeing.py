@@ -22,7 +22,7 @@ from clearhead.nn import SinusoidalPositions
 from clearhead.run import describe
 from clearhead.serve.asking import IMAGES, Asked, ModelName, Serving
 from clearhead.serve.failures import FAILURES, Refused
-from clearhead.serve.registry import Served
+from clearhead.serve.registry import ServedModel
 from clearhead.serve.studio.asking import Reading, computed, read, room
 from clearhead.serve.studio.beginnings import OF_TASKS, beginnings, passage
 from clearhead.serve.studio.play import writes
@@ -47,7 +47,7 @@ async def models(service: Serving) -> list[Document]:
     return [_about(served) for served in service.models.values()]
 
 
-def _about(served: Served) -> Document:
+def _about(served: ServedModel) -> Document:
     facts: Document = {"name": served.name, "task": served.task, "parameters": _parameters(served.model)}
     try:
         about = describe(served.model.run.path)
@@ -97,7 +97,7 @@ class Colouring(Reading):
 @router.post("/steps")
 async def steps(asked: Stepping, request: Request, service: Serving) -> Document:
     """One query of one head, step by step."""
-    served = service.find(asked.model)
+    served = service.get(asked.model)
     item = await read(asked, served)
 
     def compute() -> Document:
@@ -110,14 +110,14 @@ async def steps(asked: Stepping, request: Request, service: Serving) -> Document
 
 def _look(model: Predictor, item: Any, asked: Stepping) -> Look:
     if asked.generate and writes(model):
-        return model.look(item, generate=True, longest=CONTINUED)
+        return model.look(item, generate=True, max_tokens=CONTINUED)
     return model.look(item, asked.target) if asked.target else model.look(item)
 
 
 @router.post("/beam")
 async def beam(asked: Searching, request: Request, service: Serving) -> Document:
     """The tree of a beam search, and the text of each node."""
-    served = service.find(asked.model)
+    served = service.get(asked.model)
     item = await read(asked, served)
     if not writes(served.model):
         raise Refused(400, "wrong_model", f"{served.name} does not write, so it has no beams")
@@ -130,7 +130,7 @@ def searched(model: Any, item: Any, beams: int, longest: int = CONTINUED) -> Doc
     """The tree, with `texts`: what is written at each node; a source sets its own longest length."""
     start, decode = model.prepare(item), model.tokenizer.decode
     longest = 2 * start.sources[0].size(-1) + 10 if start.sources else longest
-    settings, about = Settings(beams=beams, longest=longest), item if isinstance(item, str) else "image"
+    settings, about = Settings(beam_width=beams, max_tokens=longest), item if isinstance(item, str) else "image"
 
     def words(ids: Any) -> list[str]:
         return [readable(piece) for piece in model.tokenizer.pieces(ids)]
@@ -146,7 +146,7 @@ def searched(model: Any, item: Any, beams: int, longest: int = CONTINUED) -> Doc
 @router.post("/cells")
 async def coloured(asked: Colouring, request: Request, service: Serving) -> Document:
     """A text coloured by a unit, and the units that follow something in it."""
-    served = service.find(asked.model)
+    served = service.get(asked.model)
     text = await read(asked, served)
     if served.task != "lm":
         raise Refused(400, "wrong_model", f"{served.name} is no language model; units are searched in one that is")
@@ -203,7 +203,7 @@ class Reckoning(Naming):
 @router.post("/components")
 async def components(asked: Naming, request: Request, service: Serving) -> Document:
     """The principal components of a patch embedding."""
-    served = service.find(asked.model)
+    served = service.get(asked.model)
     found: Document = await computed(request, served, lambda: patch_components(served.model.network).to_json())
     return found
 
@@ -213,7 +213,7 @@ async def placed(asked: Placing, request: Request, service: Serving) -> Document
     """Position vectors, and how their products fall with the distance."""
     if asked.model is None:
         return _waves(asked.base, asked.width, asked.length)
-    served = service.find(asked.model)
+    served = service.get(asked.model)
 
     def compute() -> Document:
         name, found = next(iter(positions(served.model.network).items()))
@@ -232,8 +232,8 @@ def _waves(base: float, width: int, length: int) -> Document:
 @router.post("/words")
 async def mapped(asked: Mapping, request: Request, service: Serving) -> Document:
     """Some words and those nearest to each, on a plane."""
-    served = service.find(asked.model)
-    served.must("words")
+    served = service.get(asked.model)
+    served.require("words")
     found: Document = await computed(request, served, lambda: _mapped(served.model, asked))
     return found
 
@@ -249,8 +249,8 @@ def _mapped(model: Any, asked: Mapping) -> Document:
 @router.post("/analogy")
 async def analogy(asked: Reckoning, request: Request, service: Serving) -> Document:
     """The words nearest to a - b + c."""
-    served = service.find(asked.model)
-    served.must("words")
+    served = service.get(asked.model)
+    served.require("words")
     found = await computed(request, served, lambda: served.model.analogy(asked.a, asked.b, asked.c))
     return {"format": "clearhead-analogy-1", "a": asked.a, "b": asked.b, "c": asked.c, "nearest": found}
 

@@ -13,7 +13,7 @@ from clearhead.look.attention_log import read_attention
 from clearhead.look.history import FORMAT, read_history
 from clearhead.serve.asking import Asked, Serving
 from clearhead.serve.failures import FAILURES
-from clearhead.serve.registry import Served
+from clearhead.serve.registry import ServedModel
 from clearhead.serve.studio.runs import Runs
 from clearhead.tasks.base.predictor import load
 
@@ -76,7 +76,7 @@ async def use(name: Name, runs: Kept, service: Serving) -> Document:
     place = runs.finished(name)
     model = await asyncio.to_thread(load, place)
     if name not in service.models:
-        service.models[name] = Served(name, model, service.limits, service.metrics)
+        service.models[name] = ServedModel(name, model, service.limits, service.metrics)
     return runs.describe(name)
 
 

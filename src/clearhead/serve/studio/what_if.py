@@ -51,7 +51,7 @@ class Off(Reading):
 @router.post("/what-if")
 async def what_if(asked: Off, request: Request, service: Serving) -> Document:
     """The answer with something switched off, and without."""
-    served = service.find(asked.model)
+    served = service.get(asked.model)
     item = await read(asked, served)
     longest = room(served, item, CONTINUED)
     found: Document = await computed(request, served, lambda: compared(served.model, item, asked, longest))
@@ -60,7 +60,7 @@ async def what_if(asked: Off, request: Request, service: Serving) -> Document:
 
 def compared(model: Model, item: Any, asked: Off, longest: int = CONTINUED) -> Document:
     """The model as it is, and with something switched off; a language model goes on by so many tokens."""
-    look = model.look(item, beams=1) if writes(model) and model.config.task != "lm" else model.look(item)
+    look = model.look(item, beam_width=1) if writes(model) and model.config.task != "lm" else model.look(item)
     answers = _answers(model, look)  # (T,)
     if not len(answers):
         raise ProbeError("a single token has nothing that follows from it; write more")

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.config import AnyConfig
-from clearhead.decode import Prompts, Settings, Special, write
-from clearhead.engines.choose import Engines
+from clearhead.decode import Prompts, Settings, SpecialTokens, generate
+from clearhead.engines.engine import Engines
 from clearhead.errors import ClearheadError, ProbeError, WrongTaskError
 from clearhead.look.beams import BeamTree, beam_tree
 from clearhead.look.build import look_at
@@ -253,8 +253,8 @@ class GeneratingPredictor(Predictor):
         return tuple(self.token_strings(range(len(self.tokenizer))))
 
     @property
-    def special(self) -> Special:
-        return Special(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+    def special(self) -> SpecialTokens:
+        return SpecialTokens(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
 
     def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:
         """Everything that the network computes for one item: weights, scores, queries, keys, values, hidden states.
@@ -286,21 +286,21 @@ class GeneratingPredictor(Predictor):
             prepared.sources,
             prepared.prompt,
             prepared.stop,
-            self.generation_settings(prepared, **{"beams": beam_width, **settings}),
+            self.generation_settings(prepared, **{"beam_width": beam_width, **settings}),
             self.token_strings,
             prepared.text,
         )
 
     def generation_settings(self, prepared: PreparedInput, **settings: Any) -> Settings:
         """Settings with the defaults of an input."""
-        return Settings.of(**{"longest": prepared.max_tokens, "beams": prepared.beam_width, **settings})
+        return Settings.create(**{"max_tokens": prepared.max_tokens, "beam_width": prepared.beam_width, **settings})
 
     def generate_ids(self, prepared: PreparedInput, **settings: Any) -> list[int]:
         """The tokens of the best text, without the stop token, by the network itself."""
         with torch.inference_mode():
             state = cast(Any, self.network).start(*prepared.sources)
         prompts = Prompts([prepared.prompt], prepared.stop)
-        [[best, *_]] = write(cast(Any, self.network), state, prompts, self.generation_settings(prepared, **settings))
+        [[best, *_]] = generate(cast(Any, self.network), state, prompts, self.generation_settings(prepared, **settings))
         return best.ids
 
     def _look_at_output(self, prepared: PreparedInput, ids: Sequence[int]) -> Look:

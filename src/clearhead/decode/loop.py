@@ -1,0 +1,333 @@
+"""The token loop: rows that generate one token per step, joining and leaving between two steps.
+
+    loop = TokenLoop(model)
+    loop.add([Row(prompt, settings, stop, on_token=print)], model.start())
+    while loop.active:
+        loop.step()
+
+`generate` and `stream_tokens` are the loop for prompts that start together, `batch.generate_batch` for many sources.
+
+Rows that are added together share a state of the model. Prompts of unequal length need no padding: all rows read the
+tokens of the shortest prompt at once, and from then on one token per step each, the next one of their prompt while it
+lasts, then the one they have chosen. So all rows of a state are equally long, and each has read what it would have read
+alone. Groups that were added at different times stay apart, unless the model can merge states of unequal length.
+
+    B rows, T tokens, V vocabulary
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clearhead.decode.beam import BeamGroup
+from clearhead.decode.logits import (
+    ANY_TOKEN,
+    LogitsProcessor,
+    Sampler,
+    apply_processors,
+    force_token,
+    logits_processors,
+    make_sampler,
+    row_generator,
+)
+from clearhead.decode.rows import EndReason, Hypothesis, Prompts, Row, Token
+from clearhead.decode.settings import Settings
+from clearhead.decode.stepper import Stepper, last_logits, part_length, select_rows
+from clearhead.errors import ConfigError
+
+
+def generate(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
+    """Continue each prompt until the stop token or max_tokens: the hypotheses of each, the best first."""
+    can_search = getattr(model, "can_search", None)
+    if can_search is not None and can_search(state, prompts, settings):
+        found: list[list[Hypothesis]] = model.search(state, prompts, settings)  # type: ignore[attr-defined]
+        return found
+    rows, loop = prompts.rows(settings), TokenLoop(model, prompts.device)
+    loop.add(rows, state)
+    while loop.active:
+        loop.step()
+    return [row.hypotheses for row in rows]
+
+
+def stream_tokens(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> Iterator[list[Token]]:
+    """What `generate` generates, as it comes: after each step the new token of every row that goes on."""
+    if settings.beam_width > 1:
+        raise ConfigError(f"beam_width={settings.beam_width} is decided at the end; only beam_width=1 can be streamed")
+    tokens: list[Token] = []
+    rows, loop = prompts.rows(settings), TokenLoop(model, prompts.device)
+    for row in rows:
+        row.on_token = tokens.append
+    loop.add(rows, state)
+    while loop.active:
+        loop.step()
+        if new := [token for token in tokens if token.end != "stop"]:
+            yield new
+        tokens.clear()
+
+
+class TokenLoop:
+    """All rows that one model generates, in groups that share a state."""
+
+    def __init__(self, model: Stepper, device: torch.device | str = "cpu"):
+        self.model, self.device = model, device
+        self.groups: list[SampleGroup | BeamGroup] = []
+
+    @property
+    def active(self) -> bool:
+        return bool(self.groups)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of all groups, in the order of their states."""
+        return [row for group in self.groups for row in group.rows]
+
+    @torch.inference_mode()
+    def add(self, rows: Sequence[Row], state: Any) -> None:
+        """Let rows join that share a new state, row i of it for rows[i]; rows that search must have equal settings."""
+        if not rows:
+            return
+        searches = {row.settings.shared() for row in rows if row.settings.beam_width > 1}
+        if len(searches) > 1 or (searches and any(row.settings.beam_width == 1 for row in rows)):
+            raise ConfigError("rows that share a beam search must have the same settings; add them separately")
+        kind = BeamGroup if searches else SampleGroup
+        group = kind(self.model, rows, state, self.device)
+        if group.rows:
+            self.groups.append(group)
+
+    def step(self) -> None:
+        """One token for every row, or the next part of its prompt. Rows that have ended or are cancelled leave."""
+        for group in self.groups:
+            try:
+                group.step()
+            except Exception as problem:
+                self.groups = [each for each in self.groups if each is not group]
+                _fail(group.rows, problem)
+        self.groups = [group for group in self.groups if group.rows]
+        if len(self.groups) > 1:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Unite groups that go on token by token, if the model can."""
+        if getattr(self.model, "merge", None) is None:
+            return
+        merged: list[SampleGroup] = []
+        others: list[SampleGroup | BeamGroup] = []
+        for group in self.groups:
+            if isinstance(group, BeamGroup) or not group.takes_single_tokens:
+                others.append(group)
+            elif not any(each.merge(group) for each in merged):
+                merged.append(group)
+        self.groups = [*merged, *others]
+
+
+def _fail(rows: Sequence[Row], problem: Exception) -> None:
+    if any(row.on_error is None for row in rows):
+        raise problem
+    for row in rows:
+        if row.on_error is not None:
+            row.on_error(row, problem)
+
+
+@dataclass(frozen=True, eq=False)
+class _Policy:
+    """How the next token is chosen, for all rows with the same settings."""
+
+    processors: list[LogitsProcessor]
+    sampler: Sampler
+    is_random: bool
+    needs_tokens: bool  # whether a processor depends on the tokens so far
+    return_logprobs: bool
+
+
+@lru_cache(maxsize=256)
+def _policy(settings: Settings) -> _Policy:
+    return _Policy(
+        logits_processors(settings),
+        make_sampler(settings),
+        settings.temperature > 0,
+        settings.repetition_penalty != 1 or settings.no_repeat_ngram > 0,
+        settings.return_logprobs,
+    )
+
+
+@dataclass(eq=False)
+class _Member:
+    """A row of a group, and how far it is."""
+
+    row: Row
+    read: int = 0  # tokens that the model has read
+    score: float = 0.0
+    logprobs: list[float] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings = self.row.settings
+        self.policy = _policy(settings.shared())
+        self.begin, self.limit = len(self.row.prompt), self.row.limit
+        self.prefix = settings.prefix_tokens
+        self.random: Random | None = None
+        if self.policy.is_random:
+            self.random = row_generator(settings.seed, self.row.row_seed)
+
+    @property
+    def unread(self) -> int:
+        return len(self.row.ids) - self.read
+
+    def forced(self) -> int:
+        """The next token of the prefix, or ANY_TOKEN."""
+        generated = len(self.row.ids) - self.begin
+        return self.prefix[generated] if generated < len(self.prefix) else ANY_TOKEN
+
+    def take(self, token: int, logprob: float, score: float, logits: Tensor | None) -> None:
+        """Add a token, call the callbacks, and finish the row if it is the last."""
+        row = self.row
+        end: EndReason | None = None
+        if self.policy.return_logprobs:
+            self.logprobs.append(logprob)
+            self.score += score
+        if token == row.stop:
+            end = "stop"
+        else:
+            row.ids.append(token)
+            if len(row.ids) - self.begin >= self.limit:
+                end = "length"
+        if row.on_token is not None:
+            row.on_token(Token(row, token, end, logprob, score, logits))
+        if end is not None:
+            row.finish(end, [self.hypothesis()])
+
+    def hypothesis(self) -> Hypothesis:
+        if not self.policy.return_logprobs:
+            return Hypothesis(self.row.generated)
+        length = max(1, len(self.logprobs))
+        score = self.score / length**self.row.settings.length_penalty
+        return Hypothesis(self.row.generated, score, tuple(self.logprobs))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The chosen tokens of some rows, all lists of the same length."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    scores: list[float]
+
+
+class SampleGroup:
+    """Greedy and sampled rows that share one state, each with its own settings."""
+
+    def __init__(self, model: Stepper, rows: Sequence[Row], state: Any, device: torch.device | str = "cpu"):
+        self.model, self.device = model, device
+        members = [_Member(row) for row in rows]
+        for member in members:
+            if member.limit == 0 and member.row.on_prompt is None:
+                member.row.finish("length", [member.hypothesis()])
+        kept = [i for i, member in enumerate(members) if member.row.active]
+        self.state = select_rows(model, state, kept, len(rows), device)
+        self._members = [members[i] for i in kept]
+        self._checked = False  # that the settings fit the vocabulary
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows that go on, in the order of the state."""
+        return [member.row for member in self._members]
+
+    @property
+    def takes_single_tokens(self) -> bool:
+        """Whether the next step reads one token of each row."""
+        return min(member.unread for member in self._members) == 1
+
+    def merge(self, other: SampleGroup) -> bool:
+        """Take over the rows of another group, if the model can merge the two states."""
+        state = self.model.merge([self.state, other.state])  # type: ignore[attr-defined]
+        if state is None:
+            return False
+        self.state, self._members = state, [*self._members, *other._members]
+        return True
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        """Read the next tokens of all rows, and choose one for each row that has no unread token left."""
+        self._leave()
+        if not self._members:
+            return
+        count = min(part_length(len(self._members)), *(member.unread for member in self._members))
+        ids = [member.row.ids[member.read : member.read + count] for member in self._members]
+        logits, self.state = self.model.step(torch.tensor(ids, device=self.device), self.state)  # (B, T, V)
+        self._check_vocabulary(logits.size(-1))
+        self._pass_prompt_logits(logits)
+        for member in self._members:
+            member.read += count
+        self._choose(last_logits(logits))
+        self._leave()
+
+    def _leave(self) -> None:
+        """Rows that have ended or are cancelled leave the state."""
+        kept = [i for i, member in enumerate(self._members) if member.row.active]
+        if len(kept) < len(self._members):
+            self.state = select_rows(self.model, self.state, kept, len(self._members), self.device)
+            self._members = [self._members[i] for i in kept]
+
+    def _check_vocabulary(self, size: int) -> None:
+        if not self._checked:
+            for member in self._members:
+                member.row.settings.check_vocabulary(size)
+            self._checked = True
+
+    def _pass_prompt_logits(self, logits: Tensor) -> None:
+        for member, each in zip(self._members, logits, strict=True) if self._wants_prompt else ():
+            if member.row.on_prompt is not None and member.read < member.begin:
+                member.row.on_prompt(each[: member.begin - member.read].float(), member.read)
+
+    @property
+    def _wants_prompt(self) -> bool:
+        return any(member.row.on_prompt is not None and member.read < member.begin for member in self._members)
+
+    def _choose(self, logits: Tensor) -> None:
+        """The next token of each row that is at its end, logits (B, V)."""
+        batches: dict[tuple[_Policy, int], list[int]] = defaultdict(list)  # rows that are processed together
+        for i, member in enumerate(self._members):
+            if member.unread == 0 and member.limit == 0:
+                member.row.finish("length", [member.hypothesis()])
+            elif member.unread == 0:
+                length = member.read if member.policy.needs_tokens else 0
+                batches[member.policy, length].append(i)
+        chosen: list[tuple[int, int, float, float]] = []  # row, token, log-probability, score
+        for rows in batches.values():
+            choice = self._choose_batch([self._members[i] for i in rows], _rows_of(logits, rows))
+            chosen += zip(rows, choice.tokens, choice.logprobs, choice.scores, strict=True)
+        for i, token, logprob, score in sorted(chosen) if len(batches) > 1 else chosen:
+            member = self._members[i]
+            member.take(token, logprob, score, logits[i] if member.row.keep_logits else None)
+
+    def _choose_batch(self, members: Sequence[_Member], logits: Tensor) -> _Choice:
+        """Rows with one policy, logits (B, V)."""
+        policy = members[0].policy
+        forced = [member.forced() for member in members]
+        processed = logits
+        if any(token != ANY_TOKEN for token in forced):
+            processed = force_token(logits, torch.tensor(forced, device=logits.device))
+        if policy.processors:
+            so_far = [member.row.ids for member in members] if policy.needs_tokens else [[] for _ in members]
+            so_far_tokens = torch.tensor(so_far, dtype=torch.int64, device=logits.device)  # (B, T)
+            processed = apply_processors(policy.processors, processed, so_far_tokens)
+        random = [member.random.random() if member.random is not None else 0.0 for member in members]
+        token = policy.sampler(processed, random)  # (B,)
+        if not policy.return_logprobs:
+            nothing = [math.nan] * len(members)
+            return _Choice(token.tolist(), nothing, nothing)
+        total, index = logits.logsumexp(-1), token.unsqueeze(1)  # (B,), (B, 1)
+        own, score = (x.gather(1, index).squeeze(1) - total for x in (logits, processed))
+        return _Choice(token.tolist(), own.tolist(), score.tolist())
+
+
+def _rows_of(logits: Tensor, rows: list[int]) -> Tensor:
+    return logits if len(rows) == len(logits) else logits[rows]

@@ -1,0 +1,237 @@
+"""The engines of a network: what an engine is, and which one generates.
+
+`auto` never waits for a compiler on account of a few texts: native code that this machine has compiled before is used
+at once, and compiled only when there is much to generate. Where it is not available, torch does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.decode import (
+    Hypothesis,
+    Prompts,
+    Settings,
+    SpecialTokens,
+    Stepper,
+    generate,
+    generate_batch,
+    stream_tokens,
+)
+from clearhead.engines.native.compiler import load_cached, load_library
+from clearhead.engines.native.engine import NativeEngine
+from clearhead.engines.threads import cores
+from clearhead.engines.torchscript import TorchScriptEngine
+from clearhead.errors import ConfigError, EngineError, nearest
+
+if TYPE_CHECKING:
+    from clearhead.engines.ct2 import Ct2Engine
+
+ENGINES = ("auto", "torch", "compiled", "ct2")
+COMPILE_MIN_TEXTS = 32  # texts for which a compiler, or TorchScript, is worth waiting for
+COMPILE_MIN_TOKENS = 2000  # tokens of one text for which a compiler is worth waiting for
+INT8_SAMPLE = 32  # texts on which the loss of int8 weights is measured
+
+
+class Engine(Stepper, Protocol):
+    """A network made faster. Its logits equal the network's up to rounding."""
+
+    @staticmethod
+    def unsupported_features(network: Any) -> list[str]:
+        """What keeps this engine from running a network; empty where it can."""
+        ...
+
+    def start(self, *source: Tensor, window: int | None = None) -> Any:
+        """The state before the first token."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Those of the network."""
+        ...
+
+    def can_search(self, state: Any, prompts: Prompts, settings: Settings) -> bool:
+        """Whether `search` does the whole search, from this state with these settings."""
+        ...
+
+    def search(self, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
+        """What `decode.generate` returns."""
+        ...
+
+
+FAST_ENGINES: dict[str, type[Engine]] = {"compiled": NativeEngine, "torch": TorchScriptEngine}
+
+
+@dataclass
+class Engines:
+    """The engines of one network, each made when it is first used."""
+
+    network: Any
+    engine: str = "auto"
+    int8: bool = False
+    token_names: Callable[[], Sequence[str]] = tuple  # of every token, for ct2
+    folder: Path | None = None  # where a converted model may be kept
+    on_note: Callable[[str], None] = lambda _note: None
+    _int8_texts: int = field(default=0, init=False)  # texts on which the loss of int8 was reported
+    _native: NativeEngine | None = field(default=None, init=False)
+    _ct2: Ct2Engine | None = field(default=None, init=False)
+    _loaded: list[tuple[int, ...]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise ConfigError(f"unknown engine {self.engine}; {nearest(self.engine, ENGINES)}")
+        if self.int8 and self.engine == "torch":
+            raise ConfigError("int8 weights need the engine compiled or ct2; the engine torch computes in float32")
+        self._loaded = _fingerprint(self.network)
+
+    def generate_batch(
+        self, sources: Sequence[Sequence[int]], special: SpecialTokens, settings: Settings
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, the best first."""
+        if self.engine == "ct2" and not self.network_changed:
+            return self.ct2(special, sources[:INT8_SAMPLE]).generate_batch(sources, special, settings)
+        stepper = self.stepper(len(sources), settings)
+        threads = cores() if stepper is self._native else 1
+        found = generate_batch(stepper, sources, special, settings, threads=threads)
+        if self.int8 and stepper is self._native and self._int8_texts < min(INT8_SAMPLE, len(sources)):
+            self._int8_texts = min(INT8_SAMPLE, len(sources))
+            sample = slice(self._int8_texts)
+            self.on_note(str(int8_loss(self.network, sources[sample], found[sample], special, settings)))
+        return found
+
+    def stream(
+        self, prompt: Sequence[int], special: SpecialTokens, settings: Settings, window: int | None = None
+    ) -> Iterator[int]:
+        """The tokens that continue a prompt, up to the stop token; those of a beam search come all at its end."""
+        if self.engine == "ct2" and not self.network_changed:
+            yield from self.ct2(special).stream(prompt, settings, special.stop)
+            return
+        model = self.stepper(settings.max_tokens // COMPILE_MIN_TOKENS * COMPILE_MIN_TEXTS, settings)
+        state = model.start() if window is None else model.start(window=window)
+        prompts = Prompts([prompt], special.stop)
+        if settings.beam_width > 1:
+            [found] = generate(model, state, prompts, settings)
+            yield from found[0].ids
+            return
+        for tokens in stream_tokens(model, state, prompts, settings):
+            yield from (token.id for token in tokens)
+
+    def ct2(self, special: SpecialTokens, examples: Sequence[Sequence[int]] = ()) -> Ct2Engine:
+        """CTranslate2 with this network; the first time it is converted, and checked on some examples."""
+        from clearhead.engines.ct2 import open_ct2
+
+        if self._ct2 is None:
+            names = self.token_names()
+            self._ct2 = open_ct2(self.network, names, special, self.folder, examples=examples, int8=self.int8)
+        return self._ct2
+
+    def stepper(self, texts: int = 1, settings: Settings | None = None) -> Any:
+        """The engine for this many texts, or the network itself: it alone returns its attention."""
+        if self.network_changed:
+            return self.network
+        native_only = self.engine == "compiled" or self.int8
+        if settings is not None and settings.coverage_penalty and not native_only:
+            return self.network
+        if self._native is None and self.engine != "torch":
+            self._native = self._require_native() if native_only else self._native_if_cheap(texts)
+        if self._native is None and texts >= COMPILE_MIN_TEXTS and isinstance(self._torch, TorchScriptEngine):
+            self._torch.prepare()
+        return self._native or self._torch
+
+    def unsupported_features(self, engine: str) -> list[str]:
+        """What keeps an engine (compiled or torch) from running this network; empty where it can."""
+        return FAST_ENGINES[engine].unsupported_features(self.network)
+
+    @property
+    def network_changed(self) -> bool:
+        """Whether weights, hooks or submodules differ from those at loading: by training, or by an intervention.
+
+        An engine has its own copy of the weights and calls no hooks, so only the network itself may run then.
+        """
+        return _fingerprint(self.network) != self._loaded
+
+    @cached_property
+    def _torch(self) -> Any:
+        return self.network if self.unsupported_features("torch") else TorchScriptEngine(self.network)
+
+    def _require_native(self) -> NativeEngine:
+        if reasons := self.unsupported_features("compiled"):
+            raise EngineError(f"the engine compiled cannot run this model: {reasons[0]}; use the engine torch")
+        library = load_library()
+        if library is None:
+            raise EngineError(
+                "the engine compiled needs a C compiler (cc, gcc or clang); install one, "
+                "or pip install 'clearhead[compiler]', or use the engine torch"
+            )
+        return NativeEngine(self.network, library, int8=self.int8)
+
+    def _native_if_cheap(self, texts: int) -> NativeEngine | None:
+        """The native engine, if it is compiled already or there are enough texts to compile it for."""
+        if self.unsupported_features("compiled"):
+            return None
+        library = load_library() if texts >= COMPILE_MIN_TEXTS else load_cached()
+        return None if library is None else NativeEngine(self.network, library)
+
+
+def _fingerprint(network: Any) -> list[tuple[int, ...]]:
+    """What differs once a network has changed: its modules, their hooks and patched functions, and weight versions.
+
+    Objects are compared by id, which is cheap enough for every call: all of them live as long as the network does.
+    torch counts the changes in place of a tensor in `_version`.
+    """
+    modules = [
+        (id(module), len(module._forward_hooks), len(module._forward_pre_hooks), *_patched_functions(module))
+        for module in network.modules()
+    ]
+    return [*modules, *((id(weight), weight._version) for weight in network.parameters() if not weight.is_inference())]
+
+
+def _patched_functions(module: Any) -> Iterator[int]:
+    """Functions among the attributes of a module itself, a replaced `forward` for example."""
+    return (id(each) for each in vars(module).values() if callable(each))
+
+
+@dataclass(frozen=True)
+class Int8Loss:
+    """What int8 weights cost, on some texts."""
+
+    texts: int
+    same: int  # texts that are the same as with float32
+    logprob: float  # how much lower the log-probability of a token is on average, by the network in float32
+
+    def __str__(self) -> str:
+        return (
+            f"int8 weights: {self.same} of {self.texts} texts are the same as with float32, "
+            f"and a token's log-probability is lower by {self.logprob:.4f} on average"
+        )
+
+
+def int8_loss(
+    network: Any,
+    sources: Sequence[Sequence[int]],
+    found: Sequence[Sequence[Hypothesis]],
+    special: SpecialTokens,
+    settings: Settings,
+) -> Int8Loss:
+    """Generate the same texts in float32, and score both by the network in float32."""
+    exact = generate_batch(network, sources, special, settings)
+    both = [(a[0].ids, b[0].ids) for a, b in zip(found, exact, strict=True)]
+    lower = [
+        _mean_logprob(network, source, b, special) - _mean_logprob(network, source, a, special)
+        for source, (a, b) in zip(sources, both, strict=True)
+    ]
+    return Int8Loss(len(both), sum(a == b for a, b in both), sum(lower) / max(1, len(lower)))
+
+
+@torch.inference_mode()
+def _mean_logprob(network: Any, source: Sequence[int], target: Sequence[int], special: SpecialTokens) -> float:
+    """The mean log-probability of the tokens of a target, its stop token included."""
+    tokens = torch.tensor([*target, special.stop])
+    logits = network(torch.tensor([[*source, special.stop]]), torch.tensor([[special.start, *target]]))[0]
+    return float(logits.log_softmax(-1).gather(1, tokens.unsqueeze(1)).mean())

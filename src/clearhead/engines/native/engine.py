@@ -1,0 +1,297 @@
+"""The engine `compiled`: a Transformer as native code, one step after the other or a whole search at once.
+
+Keys and values lie in slots, one for each token that any row has read, and each row has a list of its slots. To reorder
+rows is to reorder these lists: no key is moved. Rows of several states can be merged into one: then each row has its
+own length.
+
+    B rows, N sentences, S tokens of a source, T tokens, V vocabulary, L layers
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.decode.rows import Hypothesis, Prompts
+from clearhead.decode.settings import Settings
+from clearhead.engines.native.embedding import TokenVectors
+from clearhead.engines.native.layout import (
+    CCache,
+    CMemory,
+    Layout,
+    is_decoder,
+    unsupported_parts,
+)
+from clearhead.engines.native.reader import Reader, Source, can_read
+from clearhead.engines.native.search import can_search, search
+from clearhead.engines.threads import ThreadChooser
+from clearhead.models.assemble import smaller_window
+from clearhead.models.lm import LanguageModel
+from clearhead.models.seq2seq import AttentionWriter
+from clearhead.nn.attention import join_heads
+
+SLOTS = 512  # initial capacity of a cache
+
+
+@dataclass
+class SlotPool:
+    """Keys and values of every token that any row has read."""
+
+    keys: Tensor  # (L, slots, G × K)
+    values: Tensor  # (L, slots, G × V)
+    used: int = 0
+
+    def take(self, count: int) -> int:
+        """The first of `count` new slots."""
+        first, self.used = self.used, self.used + count
+        if self.used > self.keys.size(1):
+            capacity = max(2 * self.keys.size(1), self.used)
+            self.keys, self.values = (_grow(x, 1, capacity) for x in (self.keys, self.values))
+        return first
+
+    def select(self, slots: Tensor, capacity: int) -> SlotPool:
+        """A pool that begins with these slots."""
+        keys, values = (_grow(x[:, slots], 1, capacity) for x in (self.keys, self.values))
+        return SlotPool(keys, values, len(slots))
+
+
+@dataclass
+class UnequalRows:
+    """Rows of unequal length."""
+
+    counts: Tensor  # (B,) int32, the slots in the list of each row
+    firsts: Tensor  # (B,) int32, the position of its first slot
+
+    @property
+    def lengths(self) -> Tensor:
+        """(B,) tokens read by each row."""
+        return self.counts + self.firsts
+
+
+@dataclass
+class NativeState:
+    """What is known between two steps."""
+
+    pool: SlotPool
+    lists: Tensor  # (B, room) int32, the slots of each row
+    window: int | None = None  # tokens that are visible
+    length: int = 0  # tokens read, by the longest row
+    first: int = 0  # the position of the first slot in the lists
+    unequal: UnequalRows | None = None  # the lengths of merged rows; None: all rows are equally long
+    source: Source | None = None
+    sentence: Tensor | None = None  # (B,) int32, the sentence of each row
+
+    def has_a_row_for_each(self, sentences: int) -> bool:
+        """Whether row i belongs to sentence i, for that many; a language model starts with one row for all."""
+        return self.sentence is None or torch.equal(self.sentence, torch.arange(sentences, dtype=torch.int32))
+
+    def memory(self) -> CMemory | None:
+        """The structure of the sources."""
+        source, sentence = self.source, self.sentence
+        if source is None or sentence is None:
+            return None
+        parts = (source.keys, source.values, source.lists, source.lengths, sentence)
+        return CMemory(*(x.data_ptr() for x in parts), source.keys.size(1), source.lists.size(1))
+
+    def extend(self, rows: int, tokens: int) -> None:
+        """Append a new slot to the list of each row, for each new token."""
+        if self.unequal is not None:
+            self._extend_unequal(self.unequal, rows, tokens)
+            return
+        if self.window is not None and self.pool.used > 2 * rows * max(self.window, SLOTS):
+            self._forget(self.window)
+        place = self.length - self.first
+        if place + tokens > self.lists.size(1):
+            self.lists = _grow(self.lists, 1, 2 * (place + tokens))
+        slot = self.pool.take(rows * tokens)
+        self.lists[:, place : place + tokens] = torch.arange(slot, slot + rows * tokens).view(rows, tokens)
+        self.length += tokens
+
+    def _forget(self, window: int) -> None:
+        """Keep only the slots that the window still shows."""
+        place = self.length - self.first
+        lists = self.lists[:, max(0, place - window) : place].long()  # (B, kept)
+        self.first = self.length - lists.size(1)
+        self.pool = self.pool.select(lists.flatten(), self.pool.keys.size(1))
+        kept = torch.arange(lists.numel(), dtype=torch.int32).view(lists.shape)
+        self.lists = _grow(kept, 1, self.lists.size(1))
+
+    def _extend_unequal(self, of: UnequalRows, rows: int, tokens: int) -> None:
+        if self.pool.used > 2 * max(int(of.counts.sum()), SLOTS):
+            self._compact(of)
+        longest = int(of.counts.max()) + tokens
+        if longest > self.lists.size(1):
+            self.lists = _grow(self.lists, 1, 2 * longest)
+        slot = self.pool.take(rows * tokens)
+        slots = torch.arange(slot, slot + rows * tokens, dtype=torch.int32).view(rows, tokens)
+        self.lists.scatter_(1, of.counts.long().unsqueeze(1) + torch.arange(tokens), slots)
+        of.counts = of.counts + tokens
+        self.length = int(of.lengths.max())
+
+    def _compact(self, of: UnequalRows) -> None:
+        """Drop the slots of rows that have left, and those that the window does not show any more."""
+        hidden = torch.zeros_like(of.counts) if self.window is None else (of.counts - self.window).clamp(min=0)
+        ranges = zip(hidden.tolist(), of.counts.tolist(), strict=True)
+        kept = [self.lists[row, begin:end] for row, (begin, end) in enumerate(ranges)]
+        slots, index = torch.unique(torch.cat(kept), return_inverse=True)
+        self.pool = self.pool.select(slots.long(), 2 * max(len(slots), SLOTS))
+        for row, part in enumerate(index.int().split([len(each) for each in kept])):
+            self.lists[row, : len(part)] = part
+        of.counts, of.firsts = of.counts - hidden, of.firsts + hidden
+
+
+class NativeEngine:
+    """A model whose steps are native code; a Stepper like the model itself."""
+
+    def __init__(self, network: AttentionWriter | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
+        self.network, self.library, self.threads = network, library, ThreadChooser()
+        self.stack = network.decoder_stack
+        self.layout = Layout(self.stack, network.output.linear, library, int8)
+        self.vocabulary_size = network.output.linear.out_features
+        self.vectors = TokenVectors(network.decoder_input, concatenated=network.config.position_concat)
+        self.reader = Reader(network, self.layout, library, int8) if can_read(network) else None
+
+    @staticmethod
+    def unsupported_features(network: Any) -> list[str]:
+        """Why a network has no native steps; empty where it has."""
+        if not is_decoder(network):
+            return ["it is not a Transformer that generates tokens"]
+        first = next(network.parameters())
+        if first.device.type != "cpu" or first.dtype != torch.float32:
+            return [f"it computes in {first.dtype} on {first.device}"]
+        return list(unsupported_parts(network.decoder_stack))
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        return self.network.parameters()
+
+    @torch.inference_mode()
+    def start(self, *source: Tensor, window: int | None = None) -> NativeState:
+        """The state before the first token, the source read if there is one; `window` as for a language model."""
+        layers, one = len(self.layout.layers), self.layout.layers[0]
+        keys, values = (torch.empty(layers, SLOTS, one.kv_heads * size) for size in (one.key_dim, one.value_dim))
+        pool, window = SlotPool(keys, values), smaller_window(self.network.config.window, window)
+        if not isinstance(self.network, AttentionWriter):
+            return NativeState(pool, torch.empty(1, 64, dtype=torch.int32), window)
+        found = None if self.reader is None else self.reader.read(*source)
+        found = self._read(*source) if found is None else found
+        rows = len(found.lists)
+        lists = torch.empty(rows, 64, dtype=torch.int32)
+        return NativeState(pool, lists, window, source=found, sentence=torch.arange(rows, dtype=torch.int32))
+
+    def _read(self, *source: Tensor) -> Source:
+        """The sources, encoded by the network: keys and values of every layer."""
+        memory, real = self.network.encode(*source)  # type: ignore[operator]  # (N, S, D), (N, 1, S)
+        real = real.squeeze(1)
+        both = [block.cross_attention.keys_and_values(memory) for block in self.stack.blocks]  # type: ignore[union-attr, operator]
+        keys, values = (torch.stack([join_heads(x).flatten(0, 1) for x in each]) for each in zip(*both, strict=True))
+        slots = torch.arange(real.numel(), dtype=torch.int32).view(real.shape)
+        order = real.int().argsort(dim=1, descending=True, stable=True)  # padding last
+        return Source(keys, values, slots.gather(1, order).contiguous(), real.sum(1).int())
+
+    @torch.inference_mode()
+    def step(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
+        """The next tokens (B, T) -> logits (B, T, V) of what follows each."""
+        rows, tokens = ids.shape
+        if rows > len(state.lists):  # a language model starts with one row for all
+            state.lists = state.lists.expand(rows, -1).clone()
+        x = self._embedded(ids, state)
+        state.extend(rows, tokens)
+        stack = self.layout.reach(state.length)
+        logits = x.new_empty(rows, tokens, self.vocabulary_size)
+        cache, memory = self._cache(state), state.memory()
+        structures = (ctypes.byref(stack), ctypes.byref(cache), None if memory is None else ctypes.byref(memory))
+        numbers = (ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(logits.data_ptr()))
+        with self.threads.choose(rows * tokens) as trial:
+            failed = self.library.clearhead_step(*structures, *numbers, rows, rows * tokens, 0, trial.threads)
+        if failed:
+            raise MemoryError(f"out of memory in a step of {rows * tokens} tokens")
+        return logits, state
+
+    def _embedded(self, ids: Tensor, state: NativeState) -> Tensor:
+        """Tokens (B, T) -> their vectors (B, T, D)."""
+        if state.unequal is None:
+            return self.vectors.embed_tokens(ids, state.length)
+        return self.vectors.embed_at(ids, state.unequal.lengths)
+
+    def _cache(self, state: NativeState) -> CCache:
+        """The structure of a state that has slots for the new tokens."""
+        pool, unequal = state.pool, state.unequal
+        return CCache(
+            pool.keys.data_ptr(),
+            pool.values.data_ptr(),
+            state.lists.data_ptr(),
+            None if unequal is None else unequal.counts.data_ptr(),
+            None if unequal is None else unequal.firsts.data_ptr(),
+            pool.keys.size(1),
+            state.length - state.first if unequal is None else int(unequal.counts.max()),
+            state.lists.size(1),
+            state.first,
+            state.window or 0,
+        )
+
+    def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits (B, V) -> the largest (B, count), descending, their tokens, and log Σ exp of each row (B,)."""
+        logits, (rows, size) = logits.contiguous(), logits.shape
+        values, total = logits.new_empty(rows, count), logits.new_empty(rows)
+        tokens = torch.empty(rows, count, dtype=torch.int64)
+        addresses = map(ctypes.c_void_p, (values.data_ptr(), tokens.data_ptr(), total.data_ptr()))
+        self.library.clearhead_best(ctypes.c_void_p(logits.data_ptr()), rows, size, count, *addresses, 1)
+        return values, tokens, total
+
+    def can_search(self, state: NativeState, prompts: Prompts, settings: Settings) -> bool:
+        """Whether native code can do the whole search."""
+        return can_search(self, state, prompts, settings)
+
+    def search(self, state: NativeState, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
+        """Whole texts without Python between two tokens."""
+        return search(self, state, prompts, settings)
+
+    @torch.inference_mode()
+    def reorder(self, state: NativeState, rows: Tensor) -> NativeState:
+        """The state in which row i is what row rows[i] was."""
+        if state.sentence is None and state.length == 0:  # one row for all
+            return replace(state, lists=state.lists[:1].expand(len(rows), -1).clone())
+        sentence = None if state.sentence is None else state.sentence[rows]
+        unequal = None
+        if state.unequal is not None:
+            unequal = UnequalRows(state.unequal.counts[rows], state.unequal.firsts[rows])
+        return replace(state, lists=state.lists[rows], sentence=sentence, unequal=unequal)
+
+    @torch.inference_mode()
+    def merge(self, states: Sequence[NativeState]) -> NativeState | None:
+        """One state with the rows of all, each with its own length; None for sources or unequal windows."""
+        base, *others = states
+        if any(each.source is not None or each.window != base.window for each in states):
+            return None
+        pool, room = base.pool, max(each.lists.size(1) for each in states)
+        lists = [_grow(base.lists, 1, room)]
+        for each in others:
+            slot = pool.take(each.pool.used)
+            for into, new in ((pool.keys, each.pool.keys), (pool.values, each.pool.values)):
+                into[:, slot : slot + each.pool.used] = new[:, : each.pool.used]
+            lists.append(_grow(each.lists, 1, room) + slot)
+        rows = [_lengths(state) for state in states]
+        unequal = UnequalRows(torch.cat([row.counts for row in rows]), torch.cat([row.firsts for row in rows]))
+        return replace(base, lists=torch.cat(lists), length=int(unequal.lengths.max()), unequal=unequal)
+
+
+def _lengths(state: NativeState) -> UnequalRows:
+    """The lengths of the rows of any state."""
+    if state.unequal is not None:
+        return state.unequal
+    counts = torch.full((len(state.lists),), state.length - state.first, dtype=torch.int32)
+    return UnequalRows(counts, torch.full_like(counts, state.first))
+
+
+def _grow(x: Tensor, axis: int, size: int) -> Tensor:
+    """A copy with more room at the end of an axis."""
+    shape = list(x.shape)
+    shape[axis] = size
+    grown = x.new_empty(shape)
+    grown.narrow(axis, 0, x.size(axis)).copy_(x)
+    return grown

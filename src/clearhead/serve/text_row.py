@@ -1,0 +1,170 @@
+"""A requested text as a row of the token loop: from tokens to chunks of text with their log-probabilities.
+
+T tokens, V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from torch import Tensor
+
+from clearhead.decode import EndReason, Row, Settings, TextStream, Token
+from clearhead.text import Tokenizer
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """A token, its log-probability, and the most likely tokens in its place."""
+
+    text: str
+    offset: int  # characters before it
+    logprob: float | None  # None for the first token of a prompt, which follows nothing
+    top: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class TextChunk:
+    """The next part of a text."""
+
+    text: str
+    tokens: tuple[TokenLogprob, ...] = ()
+    generated: int = 0  # tokens so far, without those of the prompt
+    finish: EndReason | None = None
+    index: int = 0  # of the text in the response
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """One prompt to continue. A beam search gives settings.n_best texts, anything else one."""
+
+    prompt: tuple[int, ...]
+    settings: Settings
+    row_seed: int = 0  # which of several texts from this prompt: each samples its own
+    stops: tuple[str, ...] = ()
+    top_logprobs: int | None = None  # alternatives per token; None = no log-probabilities at all
+    echo: bool = False  # send the prompt too
+    window: int | None = None  # tokens that the model looks back at
+    index: int = 0  # of its first text in the response
+    send: Callable[[TextChunk], None] = field(default=lambda _: None, compare=False)
+
+
+@dataclass(frozen=True)
+class TokenTexts:
+    """Every token of a vocabulary as text."""
+
+    tokenizer: Tokenizer
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return [piece.replace("▁", " ") for piece in self.tokenizer.pieces(range(len(self.tokenizer)))]
+
+
+class TextRow:
+    """Turns the callbacks of a row into chunks, and ends the row at a stop string."""
+
+    def __init__(self, request: GenerationRequest, tokens: TokenTexts, done: Callable[[int], None]):
+        """`done` is called once, with the number of generated tokens."""
+        self.request, self.tokens, self.done = request, tokens, done
+        self.row = Row(
+            request.prompt,
+            request.settings,
+            stop=tokens.tokenizer.stop,
+            row_seed=request.row_seed,
+            keep_logits=request.top_logprobs is not None,
+            on_prompt=self._score_prompt if request.echo and request.top_logprobs is not None else None,
+            on_token=self._add,
+            on_end=self._search_end if request.settings.beam_width > 1 else self._row_end,
+        )
+        self.sent = False  # whether a chunk was sent
+        self._ended = False
+        self._stream = TextStream(tokens.tokenizer.decode, request.prompt, request.stops)
+        self._length = 0  # characters sent
+        self._held: list[TokenLogprob] = []  # tokens whose text is not certain yet
+        self._piece = ""  # text of the last token
+        self._prompt_logprobs: list[tuple[float | None, tuple[tuple[str, float], ...]]] = [(None, ())]
+
+    def _score_prompt(self, logits: Tensor, start: int) -> None:
+        """Logits (T, V) of what follows prompt[start : start + T]."""
+        following = self.request.prompt[start + 1 : start + 1 + len(logits)]
+        logprobs = logits[: len(following)].log_softmax(-1)
+        self._prompt_logprobs += [self._scored(row, token) for row, token in zip(logprobs, following, strict=True)]
+
+    def _scored(self, logprobs: Tensor, token: int) -> tuple[float, tuple[tuple[str, float], ...]]:
+        """The log-probability of a token, of (V,), and those of the most likely ones, the token always among them."""
+        best = logprobs.topk(min(self.request.top_logprobs or 0, len(logprobs)))
+        known = zip([*best.indices.tolist(), token], [*best.values.tolist(), float(logprobs[token])], strict=True)
+        top: dict[str, float] = {}
+        for index, value in known:  # of several tokens with the same text, the most likely counts
+            top.setdefault(self.tokens.texts[index], value)
+        return float(logprobs[token]), tuple(top.items())
+
+    def _add(self, token: Token) -> None:
+        if token.end == "stop":
+            return
+        self._echo()
+        if token.logits is not None:
+            scored = self._scored(token.logits.log_softmax(-1), token.id)
+            self._held.append(TokenLogprob(self.tokens.texts[token.id], self._length, *scored))
+        piece = self._stream.add(token.id)
+        self._length += len(piece)
+        if self._stream.ended:
+            self._finish("stop", piece)
+            self.row.cancel()
+        elif token.end is not None:
+            self._piece = piece
+        elif piece:
+            self._send(TextChunk(piece, self._certain(), self._generated, index=self.request.index))
+
+    def _row_end(self, row: Row) -> None:
+        self._echo()
+        if not self._ended and row.end is not None:
+            self._finish(row.end, self._piece)
+
+    def _search_end(self, row: Row) -> None:
+        """The texts of a beam search, the best first."""
+        decode, prompt = self.tokens.tokenizer.decode, self.request.prompt
+        before = decode(list(prompt)) if self.request.echo else ""
+        for number, hypothesis in enumerate(row.hypotheses):
+            stream, text = TextStream(decode, prompt, self.request.stops), before
+            for token in hypothesis.ids:
+                text += stream.add(token)
+            end: EndReason = "stop" if stream.ended or hypothesis.finished else "length"
+            text += "" if stream.ended else stream.end()
+            self._send(TextChunk(text, (), len(hypothesis.ids), end, self.request.index + number))
+        self.done(sum(len(hypothesis.ids) for hypothesis in row.hypotheses))
+
+    @property
+    def _generated(self) -> int:
+        return len(self.row.ids) - len(self.request.prompt)
+
+    def _echo(self) -> None:
+        """Send the prompt as the first chunk of a request with `echo`."""
+        if self.sent or not self.request.echo:
+            return
+        decode, logprobs = self.tokens.tokenizer.decode, iter(self._prompt_logprobs)
+        stream, tokens = TextStream(decode), []
+        for token in self.request.prompt if self.request.top_logprobs is not None else ():
+            tokens.append(TokenLogprob(self.tokens.texts[token], self._length, *next(logprobs)))
+            self._length += len(stream.add(token))
+        text = decode(list(self.request.prompt))
+        self._length = len(text)
+        self._send(TextChunk(text, tuple(tokens), index=self.request.index))
+
+    def _finish(self, finish: EndReason, piece: str) -> None:
+        rest = "" if self._stream.ended else self._stream.end()
+        self._length += len(rest)
+        self._ended = True
+        self._send(TextChunk(piece + rest, self._certain(), self._generated, finish, self.request.index))
+        self.done(self._generated)
+
+    def _certain(self) -> tuple[TokenLogprob, ...]:
+        """The tokens that are in the text now; those of a stop string never are."""
+        tokens, self._held = tuple(each for each in self._held if each.offset < self._length), []
+        return tokens
+
+    def _send(self, chunk: TextChunk) -> None:
+        self.sent = True
+        self.request.send(chunk)

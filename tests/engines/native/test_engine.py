@@ -1,0 +1,116 @@
+"""Native steps say what the model says, whatever its parts, and through every change of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.engines.small import (
+    PARTS,
+    POSITIONS,
+    VOCABULARY,
+    assert_same_steps,
+    assert_same_texts,
+    assert_same_through_a_window,
+    make,
+    native_of,
+    sources,
+)
+
+from clearhead.decode import Prompts, Settings, generate
+from clearhead.engines.native import engine
+from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.engine import NativeEngine
+
+pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+
+
+@pytest.mark.parametrize("parts", PARTS, ids=" ".join)
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("task", ["translate", "lm"])
+def test_native_steps_equal_the_models(task: str, positions: str, parts: Sequence[str]) -> None:
+    network = make(task, f"model.positions={positions}", *parts)
+    assert_same_steps(network, native_of(network), task, near=2e-4)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    positions=st.sampled_from(POSITIONS),
+    parts=st.sampled_from(PARTS),
+    beams=st.sampled_from([1, 2, 5]),
+    rows=st.integers(1, 5),
+    seed=st.integers(0, 99),
+)
+def test_the_same_texts_are_found(positions: str, parts: Sequence[str], beams: int, rows: int, seed: int) -> None:
+    network = make("translate", f"model.positions={positions}", *parts, seed=seed)
+    assert_same_texts(network, native_of(network), beams, rows, near=1e-3, threads=2)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@torch.inference_mode()
+def test_threads_change_no_bit(threads: int) -> None:
+    network = make("translate")
+    ids = torch.randint(VOCABULARY, (13, 7))
+    answers = []
+    for number in (1, threads):
+        model = native_of(network)
+        model.threads.choices = [number]
+        answers.append(model.step(ids, model.start(sources(1).expand(13, -1)))[0])
+    assert torch.equal(*answers)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
+def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "SLOTS", 7)
+    network = make("lm", f"model.positions={positions}")
+    state = assert_same_through_a_window(network, native_of(network), near=2e-4)
+    assert state.pool.keys.size(1) == 8 * 7  # of 2 × 60 tokens
+
+
+@torch.inference_mode()
+def test_the_best_tokens_are_those_of_torch() -> None:
+    logits = torch.randn(11, 307) * 5
+    values, tokens, total = native_of(make("lm")).best(logits, 7)
+    expected = logits.topk(7)
+    assert torch.equal(values, expected.values)
+    assert torch.equal(tokens, expected.indices)
+    torch.testing.assert_close(total, logits.logsumexp(-1))
+
+
+@torch.inference_mode()
+def test_int8_is_near_and_not_the_same() -> None:
+    network = make("lm")
+    whole, rounded = native_of(network), native_of(network, int8=True)
+    ids = torch.randint(VOCABULARY, (3, 7))
+    exact, near = (model.step(ids, model.start())[0] for model in (whole, rounded))
+    assert not torch.equal(exact, near)
+    assert (exact - near).abs().max() < 0.05 * exact.abs().max()
+
+
+def test_a_long_prompt_is_read_in_parts_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = make("lm", "model.positions=rotary")
+    model = native_of(network)
+    prompt = [(11 * place) % VOCABULARY for place in range(41)]
+    texts = []
+    for chunk in (1, 7, 512):
+        monkeypatch.setattr("clearhead.decode.stepper.PART", chunk)
+        for each in (network, model):
+            [[found]] = generate(each, each.start(), Prompts([prompt]), Settings(max_tokens=9))  # type: ignore[operator, arg-type]
+            texts.append(found.ids)
+    assert len({tuple(text) for text in texts}) == 1
+
+
+@pytest.mark.parametrize(
+    ("task", "parts", "reason"),
+    [
+        ("translate", ("model.score=additive",), "a custom attention score or normalisation"),
+        ("translate", ("model.norm=batch",), "the norm BatchNorm"),
+        ("translate", ("model.architecture=rnn",), "it is not a Transformer that generates tokens"),
+    ],
+)
+def test_what_has_no_native_steps_says_why(task: str, parts: Sequence[str], reason: str) -> None:
+    assert NativeEngine.unsupported_features(make(task, *parts))[0] == reason
+    assert NativeEngine.unsupported_features(make(task).double()) == ["it computes in torch.float64 on cpu"]

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from clearhead import config
+from clearhead.decode import Settings, SpecialTokens
+from clearhead.engines import engine
+from clearhead.engines.engine import COMPILE_MIN_TEXTS, Engines
+from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.engine import NativeEngine
+from clearhead.engines.torchscript import TorchScriptEngine
+from clearhead.errors import ConfigError, EngineError
+from clearhead.look.interventions import heads_off, positions_off, scale_off
+from clearhead.models.build import Sizes, build
+
+needs_compiler = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+SPECIAL = SpecialTokens(pad=0, start=1, stop=2)
+
+
+def make(*parts: str) -> nn.Module:
+    torch.manual_seed(3)
+    small = ("model.dim=12", "model.heads=3", "model.layers=1", *parts)
+    return build(config.override(config.defaults("translate"), small), Sizes(vocabulary=23)).eval()
+
+
+def refuse() -> None:
+    raise AssertionError("nobody should wait for a compiler")
+
+
+@needs_compiler
+def test_few_texts_never_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = load_library()
+    monkeypatch.setattr(engine, "load_library", refuse)
+    monkeypatch.setattr(engine, "load_cached", lambda: None)
+    network = make()
+    assert isinstance(Engines(network).stepper(COMPILE_MIN_TEXTS - 1), TorchScriptEngine)
+    monkeypatch.setattr(engine, "load_cached", lambda: library)
+    assert isinstance(Engines(network).stepper(1), NativeEngine)
+
+
+@needs_compiler
+def test_many_texts_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "load_cached", lambda: None)
+    engines = Engines(make())
+    assert isinstance(engines.stepper(1), TorchScriptEngine)
+    assert isinstance(engines.stepper(COMPILE_MIN_TEXTS), NativeEngine)
+    assert isinstance(engines.stepper(1), NativeEngine)  # now that it is there
+
+
+def test_where_nothing_can_be_compiled_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "load_library", lambda: None)
+    monkeypatch.setattr(engine, "load_cached", lambda: None)
+    engines = Engines(make())
+    assert isinstance(engines.stepper(COMPILE_MIN_TEXTS), TorchScriptEngine)
+    with pytest.raises(EngineError, match=r"^the engine compiled needs a C compiler \(cc, gcc or clang\); install one"):
+        Engines(make(), "compiled").stepper()
+
+
+def test_what_must_not_be_compiled_is_not() -> None:
+    network = make()
+    assert isinstance(Engines(network, "torch").stepper(COMPILE_MIN_TEXTS), TorchScriptEngine)
+    assert Engines(network).stepper(COMPILE_MIN_TEXTS, Settings(beam_width=2, coverage_penalty=0.5)) is network
+    rnn = make("model.architecture=rnn")
+    assert Engines(rnn).stepper(COMPILE_MIN_TEXTS) is rnn
+    with pytest.raises(EngineError, match="cannot run this model: it is not a Transformer that generates tokens; use"):
+        Engines(rnn, "compiled").stepper()
+
+
+def test_wrong_wishes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown engine compile; did you mean compiled\\?"):
+        Engines(make(), "compile")
+    with pytest.raises(ConfigError, match="int8 weights need the engine compiled or ct2"):
+        Engines(make(), "torch", int8=True)
+
+
+@needs_compiler
+def test_the_loss_of_int8_is_said_once_for_few_and_once_for_many() -> None:
+    said: list[str] = []
+    engines = Engines(make(), int8=True, on_note=said.append)
+    asked = [[5 + row % 13, 7, 9 + row % 11] for row in range(40)]
+    for texts in (asked[:1], asked[:1], asked, asked):
+        found = engines.generate_batch(texts, SPECIAL, Settings(max_tokens=5))
+        assert len(found) == len(texts)
+    assert len(said) == 2
+    assert said[0].startswith("int8 weights: ")
+    assert " of 1 texts are the same as with float32" in said[0]
+    assert " of 32 texts" in said[1]
+
+
+def test_a_run_folder_is_not_needed(tmp_path: Path) -> None:
+    engines = Engines(make(), folder=tmp_path / "ct2")
+    assert engines.generate_batch([], SPECIAL, Settings()) == []
+    assert not (tmp_path / "ct2").exists()
+
+
+def test_a_network_that_somebody_changes_writes_by_itself() -> None:
+    network = make()
+    engines = Engines(network)
+    fast = engines.stepper()
+    assert fast is not network
+    with positions_off(network):
+        assert engines.stepper() is network
+    with scale_off(network):
+        assert engines.stepper() is network
+    with heads_off(network, "decoder.0.cross", [1]):
+        assert engines.stepper() is network
+    assert engines.stepper() is fast
+    with torch.no_grad():
+        next(network.parameters()).add_(1.0)  # it learned something
+    assert engines.stepper() is network
