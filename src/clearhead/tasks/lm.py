@@ -158,7 +158,13 @@ class LanguageModel(GeneratingPredictor, task=Lm):
 
     def prepare(self, item: str) -> PreparedInput:
         ids = self.tokenizer.encode(item) or [self.tokenizer.start]
-        return PreparedInput(prompt=tuple(ids), decoder=self.token_strings(ids), text=item, choices=self.choices)
+        return PreparedInput(
+            prompt=tuple(ids),
+            decoder=self.token_strings(ids),
+            stop=self.tokenizer.stop,
+            text=item,
+            choices=self.choices,
+        )
 
     def output_of(self, logits: Tensor) -> str:
         """The likeliest next token."""
