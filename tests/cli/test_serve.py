@@ -53,7 +53,7 @@ def test_it_serves_several_models_and_finishes_what_it_began() -> None:
         found = ask(said["address"], "/words", {"model": "vectors", "question": "neighbours", "words": ["king"]})
         assert len(found["found"]) == 10
         long = {"model": "shakespeare", "prompt": "ROMEO:", "max_tokens": 90, "seed": 1}
-        begun = 'clearhead_batch_rows_count{model="shakespeare"} 1\n'
+        begun = 'clearhead_batch_rows_count{model="shakespeare"} 1.0\n'
         answers: list[Any] = []
         client = threading.Thread(target=lambda: answers.append(ask(said["address"], "/v1/completions", long)))
         client.start()
@@ -91,8 +91,8 @@ def ask_once(address: str) -> None:
             ["words", "--host", "0.0.0.0"],
             "--host 0.0.0.0 opens the service to other machines: give it a --token",
         ),
-        (["words", "--token", ""], "the token is empty or has characters that no HTTP header carries; choose another"),
-        (["words", "--token", "schlüssel"], "the token is empty or has characters that no HTTP header carries"),
+        (["words", "--token", ""], "the token is empty or has characters that an HTTP header cannot carry; choose another"),
+        (["words", "--token", "schlüssel"], "the token is empty or has characters that an HTTP header cannot carry"),
         (["words", "words", "--port", "0"], "two models are called words; call one of them otherwise: NAME=words"),
         (["wrds", "--port", "0"], "no such run directory or model: wrds; did you mean words?"),
         (["words", "--host", "203.0.113.7", "--token", "x"], "cannot listen on 203.0.113.7, port 8000: "),
@@ -115,14 +115,14 @@ def test_a_port_that_is_taken_is_one_sentence(capsys: pytest.CaptureFixture[str]
 def test_the_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     from clearhead.serve import server
 
-    places: list[server.Place] = []
-    monkeypatch.setattr(server, "run", lambda _service, place, _listening: places.append(place))
+    addresses: list[server.Address] = []
+    monkeypatch.setattr(server, "run", lambda _service, address, _listening: addresses.append(address))
     monkeypatch.setenv("CLEARHEAD_TOKEN", "open sesame")
     assert (
         _run(["serve", "words", "--host", "0.0.0.0", "--port", "0", "--allow-host", "Model.example"], debug=False) == 0
     )
-    assert places[0].token == "open sesame"
-    assert places[0].access.hosts >= {"localhost", "model.example"}
+    assert addresses[0].token == "open sesame"
+    assert addresses[0].access.hosts >= {"localhost", "model.example"}
 
 
 def test_what_is_missing_is_named() -> None:

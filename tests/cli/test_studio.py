@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from clearhead import bundled
 from clearhead.cli.main import main
-from clearhead.cli.studio import _first
 
 pytest.importorskip("fastapi", reason="needs the Studio: pip install 'clearhead[studio]'")
 
@@ -25,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         on_ready("http://127.0.0.1:7/studio/")
         service.close()
 
-    monkeypatch.setattr("clearhead.serve.studio.opening.open_studio", open_studio)
+    monkeypatch.setattr("clearhead.studio.app.open_studio", open_studio)
     monkeypatch.setattr("typer.launch", lambda address: seen.update(launched=address))
     return seen
 
@@ -60,5 +60,7 @@ def test_a_model_that_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture
     assert "no such run directory or model: nonesuch" in capsys.readouterr().err
 
 
-def test_the_translator_comes_first() -> None:
-    assert _first("en-es", ["digits", "en-es", "words"]) == ["en-es", "digits", "words"]
+def test_without_names_all_bundled_models_open_and_the_translator_comes_first(asked: dict[str, Any]) -> None:
+    assert run("--no-browser") == 0
+    assert asked["models"][0] == "en-es"
+    assert sorted(asked["models"]) == bundled.names()

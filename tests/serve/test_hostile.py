@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from .setting import png
 
 JSON = {"content-type": "application/json"}
-ROUTES = ["/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/translate", "/classify", "/caption", "/words"]
+ROUTES = ["/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/translate", "/classify", "/caption", "/words", "/predict"]
 
 
 @pytest.fixture
@@ -128,17 +128,17 @@ def saved(kind: str) -> bytes:
 
 
 IMAGES = {
-    "no image": (b"GIF89a", "image: this is none of PNG, JPEG, WEBP, GIF, BMP"),
-    "nothing": (b"", "image: this is none of PNG, JPEG, WEBP, GIF, BMP"),
-    "a bomb": (claimed(60_000, 60_000), "image: it has far more pixels, where 16,000,000 are read; scale it down"),
+    "no image": (b"GIF89a", "image: this is not one of PNG, JPEG, WEBP, GIF, BMP"),
+    "nothing": (b"", "image: this is not one of PNG, JPEG, WEBP, GIF, BMP"),
+    "a bomb": (claimed(60_000, 60_000), "image: it has too many pixels; the limit is 16,000,000: scale it down"),
     "a large one": (
         claimed(5000, 5000),
-        "image: it has 5,000 × 5,000 pixels, where 16,000,000 are read; scale it down",
+        "image: it has 5,000 × 5,000 pixels; the limit is 16,000,000: scale it down",
     ),
-    "cut off": (png(300, 300)[:5000], "image: is a damaged image"),
-    "damaged": (claimed(300, 300), "image: is a damaged image"),
-    "a format that starts other programs": (saved("EPS"), "image: this is none of PNG, JPEG, WEBP, GIF, BMP"),
-    "a text": (b"<svg onload=alert(1)>", "image: this is none of PNG, JPEG, WEBP, GIF, BMP"),
+    "cut off": (png(300, 300)[:5000], "image: the file is damaged"),
+    "damaged": (claimed(300, 300), "image: the file is damaged"),
+    "a format that starts other programs": (saved("EPS"), "image: this is not one of PNG, JPEG, WEBP, GIF, BMP"),
+    "a text": (b"<svg onload=alert(1)>", "image: this is not one of PNG, JPEG, WEBP, GIF, BMP"),
 }
 
 
@@ -153,7 +153,7 @@ def test_a_strange_image_is_a_mistake(careful: TestClient, content: bytes, sente
 def test_what_is_no_base64_is_a_mistake(careful: TestClient) -> None:
     for image in ("*", "abc", "é", "data:image/png;base64", "\n"):
         body = json.dumps({"model": "eyes", "image": image}).encode()
-        assert refused(careful, "/classify", body).startswith("image: this is no")
+        assert refused(careful, "/classify", body).startswith("image: this is not")
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])

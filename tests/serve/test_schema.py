@@ -16,9 +16,9 @@ from schemathesis.checks import not_a_server_error
 from starlette.testclient import TestClient
 
 from clearhead.serve.app import create_app
-from clearhead.serve.guard import Access
 from clearhead.serve.limits import Limits
 from clearhead.serve.registry import Service
+from clearhead.serve.security import Access
 
 ROUTES = {
     "/health",
@@ -33,6 +33,7 @@ ROUTES = {
     "/caption",
     "/words",
     "/look",
+    "/predict",
 }
 MODELS = {
     "/v1/completions": "writer",
@@ -43,6 +44,7 @@ MODELS = {
     "/caption": "painter",
     "/words": "vectors",
     "/look": "translator",
+    "/predict": "critic",
 }
 
 

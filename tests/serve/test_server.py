@@ -11,29 +11,29 @@ import pytest
 
 from clearhead.errors import ConfigError
 from clearhead.serve.registry import Service
-from clearhead.serve.server import Place, allow_connections
+from clearhead.serve.server import Address, allow_connections
 
 
 def test_only_this_machine_needs_no_token() -> None:
     for host in ("127.0.0.1", "localhost", "::1"):
-        assert Place(host).access.token is None
+        assert Address(host).access.token is None
     for host in ("0.0.0.0", "192.168.1.7", "::", "example.org"):
         with pytest.raises(ConfigError, match=f"--host {host} opens the service to other machines"):
-            Place(host)
-        assert Place(host, token="x").access.token == "x"
+            Address(host)
+        assert Address(host, token="x").access.token == "x"
 
 
 def test_an_address_names_the_port_that_was_free() -> None:
-    place = Place(port=0)
+    place = Address(port=0)
     with place.listen() as listening:
-        assert place.address(listening) == f"http://127.0.0.1:{listening.getsockname()[1]}"
-        taken = Place(port=listening.getsockname()[1])
+        assert place.url(listening) == f"http://127.0.0.1:{listening.getsockname()[1]}"
+        taken = Address(port=listening.getsockname()[1])
         with pytest.raises(ConfigError, match=r"cannot listen on 127\.0\.0\.1, port \d+: Address already in use"):
             taken.listen()
 
 
 def test_a_short_answer_waits_for_no_acknowledgement() -> None:
-    with Place(port=0).listen() as listening, socket.create_connection(listening.getsockname()):
+    with Address(port=0).listen() as listening, socket.create_connection(listening.getsockname()):
         accepted, _ = listening.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -45,7 +45,7 @@ def test_a_name_that_nobody_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(socket, "create_server", unknown)
     with pytest.raises(ConfigError, match=r"cannot listen on no\.such, port 8000: there is no such address; choose"):
-        Place("no.such", token="x").listen()
+        Address("no.such", token="x").listen()
 
 
 def test_connections_are_allowed_as_far_as_the_system_permits() -> None:

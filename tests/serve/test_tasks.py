@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clearhead.serve.uploads import read_pixels
 from starlette.testclient import TestClient
 
 from clearhead.api import Model
-from clearhead.serve.pictures import read_pixels
 
 from .setting import WORDS, png, sentences
 
@@ -50,12 +50,12 @@ def test_a_text_is_classified(client: TestClient, model: Of) -> None:
     wanted = model("critic").classify("a small red door")
     found = post(client, "/classify", model="critic", text="a small red door")
     assert found == {"model": "critic", "label": wanted.label, "probabilities": wanted.probabilities}
-    assert post(client, "/classify", 400, model="critic") == "text: critic reads a text, and there is none"
+    assert post(client, "/classify", 400, model="critic") == "text: critic reads a text, and the request has none"
 
 
 def test_an_image_is_classified_as_base64_as_data_url_and_as_upload(client: TestClient, model: Of) -> None:
     content = png()
-    wanted = model("eyes").classify(read_pixels(model("eyes"), content, most=1000))
+    wanted = model("eyes").classify(read_pixels(content, model("eyes").meta.sizes, max_pixels=1000))
     encoded = base64.b64encode(content).decode()
     for image in (encoded, f"data:image/png;base64,{encoded}"):
         assert post(client, "/classify", model="eyes", image=image)["probabilities"] == wanted.probabilities
@@ -63,12 +63,12 @@ def test_an_image_is_classified_as_base64_as_data_url_and_as_upload(client: Test
     assert form.json() == {"model": "eyes", "label": wanted.label, "probabilities": wanted.probabilities}
     other = post(client, "/classify", model="eyes", image=base64.b64encode(png(seed=4)).decode())
     assert other["probabilities"] != wanted.probabilities
-    assert post(client, "/classify", 400, model="eyes", text="7") == "image: eyes reads an image, and there is none"
+    assert post(client, "/classify", 400, model="eyes", text="7") == "image: eyes reads an image, and the request has none"
 
 
 def test_an_image_is_captioned(client: TestClient, model: Of) -> None:
     content = png(10, 10, "L")
-    wanted = model("painter").caption(read_pixels(model("painter"), content, most=1000))
+    wanted = model("painter").caption(read_pixels(content, model("painter").meta.sizes, max_pixels=1000))
     encoded = base64.b64encode(content).decode()
     assert post(client, "/caption", model="painter", image=encoded) == {"model": "painter", "caption": wanted}
 
@@ -106,7 +106,7 @@ def test_a_look_with_a_target_while_writing_and_at_an_image(client: TestClient, 
 
 def test_what_is_too_long_to_look_into_is_refused(client: TestClient) -> None:
     sentence = post(client, "/look", 400, model="writer", text="a" * 201)
-    assert sentence == "201 tokens are too many to look into; 200 at most"
+    assert sentence == "the text has 201 tokens; the limit for looking is 200"
     assert "has one vector for each word" in post(client, "/look", 400, model="vectors", text="bread")
 
 
@@ -119,8 +119,8 @@ def test_what_is_too_long_to_look_into_is_refused(client: TestClient) -> None:
         ("/v1/completions", {"model": "masked", "prompt": "a"}, "masked fills in masked tokens: it cannot go on from"),
         ("/v1/embeddings", {"model": "eyes", "input": "a"}, "eyes is a model for vision: it has no vectors of texts"),
         ("/translate", {"model": "translator", "text": []}, "there is nothing to answer: the list is empty"),
-        ("/translate", {"model": "translator", "text": ["a"] * 129}, "129 texts are more than the 128 of one request"),
-        ("/translate", {"model": "translator", "text": "a" * 2001}, "a text has 2,001 characters, where 2,000 are"),
+        ("/translate", {"model": "translator", "text": ["a"] * 129}, "the request has 129 texts; the limit is 128"),
+        ("/translate", {"model": "translator", "text": "a" * 2001}, "a text has 2,001 characters; the limit is 2,000"),
         ("/translate", {"model": "translator"}, "text: field required"),
         ("/translate", {"model": "translator", "text": "a", "beam": 2}, "beam: extra inputs are not permitted"),
     ],

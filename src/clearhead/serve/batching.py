@@ -19,9 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from clearhead.serve.failures import Refused
+from clearhead.serve.errors import RequestError
 from clearhead.serve.limits import Limits
-from clearhead.serve.metrics import Metrics, labels
+from clearhead.serve.metrics import Metrics
 
 
 @dataclass(eq=False)
@@ -102,7 +102,7 @@ class Worker:
         with self._changed:
             self._waiting = [item for item in self._waiting if item.wanted]
             if self._closing:
-                raise Refused(503, "stopping", "the service stops; ask again when it is back")
+                raise RequestError(503, "stopping", "the service stops; ask again when it is back")
             if len(self._waiting) + len(items) > self.limits.queue:
                 raise self._full(len(items))
             self._waiting.extend(items)
@@ -115,10 +115,10 @@ class Worker:
             self._changed.notify()
         self._thread.join()
 
-    def _full(self, count: int) -> Refused:
+    def _full(self, count: int) -> RequestError:
         left = max(0, self.limits.queue - len(self._waiting))
         sentence = f"{self.name} is busy: its queue has room for {left} more and the request has {count}; ask again"
-        return Refused(429, "queue_full", sentence, {"Retry-After": str(max(1, math.ceil(self._seconds)))})
+        return RequestError(429, "queue_full", sentence, {"Retry-After": str(max(1, math.ceil(self._seconds)))})
 
     def _work(self) -> None:
         while self._wait():
@@ -139,7 +139,7 @@ class Worker:
             taken = [item for item in waiting if item.key == waiting[0].key][: max(0, room)]
             self._waiting = [item for item in waiting if item not in taken]
         if taken:
-            self.metrics.batches.observe(len(taken), labels(model=self.name))
+            self.metrics.batches.labels(model=self.name).observe(len(taken))
             self._running.append(_Batch(taken))
 
     def _advance(self, batch: _Batch) -> bool:

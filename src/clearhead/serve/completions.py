@@ -11,13 +11,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearhead.serve.asking import Serving
-from clearhead.serve.failures import FAILURES
+from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.generation import Generation, Shape, Usage, Wanted, respond
 from clearhead.serve.prompts import Prompt, read_prompts
+from clearhead.serve.schemas import ServiceDep
 from clearhead.serve.writing import Chunk, Scored
 
-router = APIRouter(tags=["OpenAI"], responses=FAILURES)
+router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
 
 class CompletionRequest(Generation):
@@ -65,7 +65,7 @@ class CompletionReply(BaseModel):
 
 
 @router.post("/v1/completions", summary="Go on from a prompt", response_model=CompletionReply)
-async def completions(asked: CompletionRequest, request: Request, service: Serving) -> Response:
+async def completions(asked: CompletionRequest, request: Request, service: ServiceDep) -> Response:
     """Text that goes on from each prompt, whole or by server-sent events."""
     served = service.find(asked.model)
     served.must_write()

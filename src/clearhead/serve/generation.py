@@ -17,10 +17,10 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from clearhead.decode import Settings
-from clearhead.serve.asking import Asked, ModelName, check_count
-from clearhead.serve.failures import Refused, document, refusal
+from clearhead.serve.errors import RequestError, error_document, to_request_error
 from clearhead.serve.prompts import check_length
 from clearhead.serve.registry import Served
+from clearhead.serve.schemas import ModelName, RequestBody, check_count
 from clearhead.serve.waiting import Part, parts, while_there
 from clearhead.serve.writing import Ask, Chunk
 
@@ -28,13 +28,13 @@ Stop = Annotated[str, Field(min_length=1, max_length=200)]
 NotSupported = Annotated[float, Field(ge=0, le=0, description="Only 0: there is no such penalty here.")]
 
 
-class StreamOptions(Asked):
+class StreamOptions(RequestBody):
     """What a stream tells besides the text."""
 
     include_usage: bool = Field(False, description="Tell the number of tokens in a last event.")
 
 
-class Generation(Asked):
+class Generation(RequestBody):
     """What may be said about any text that is to be written."""
 
     model: ModelName
@@ -99,7 +99,7 @@ class Wanted:
             check_length(len(prompt) + self.longest, served)
         if (total := len(self.prompts) * asked.n * self.longest) > served.limits.tokens:
             most = served.limits.tokens
-            raise Refused(400, "too_many_tokens", f"{total:,} tokens are more than the {most:,} of one request")
+            raise RequestError(400, "too_many_tokens", f"{total:,} tokens are more than the {most:,} of one request")
         settings = Settings(longest=self.longest, temperature=asked.temperature, top_p=asked.top_p, seed=asked.seed)
         start = (served.model.tokenizer.start,)
         return [
@@ -162,8 +162,8 @@ async def _events(
             yield _event({**head, "choices": [], "usage": usage})
         yield "data: [DONE]\n\n"
     except Exception as problem:
-        refused = refusal(problem)
-        yield _event(document(refused.status, str(refused), refused.code))
+        refused = to_request_error(problem)
+        yield _event(error_document(refused.status, str(refused), refused.code))
 
 
 def _event(said: dict[str, Any]) -> str:

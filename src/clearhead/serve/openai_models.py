@@ -9,14 +9,15 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearhead.serve.asking import IMAGES, Asked, ModelName, Serving
-from clearhead.serve.failures import FAILURES, Refused
+from clearhead.serve.capabilities import predictor_of
+from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.generation import Usage
 from clearhead.serve.prompts import Prompt, read_prompts
 from clearhead.serve.registry import Served
+from clearhead.serve.schemas import ModelName, RequestBody, ServiceDep
 from clearhead.serve.waiting import answers
 
-router = APIRouter(tags=["OpenAI"], responses=FAILURES)
+router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
 
 class ModelCard(BaseModel):
@@ -41,7 +42,7 @@ class ModelList(BaseModel):
     data: list[ModelCard]
 
 
-class EmbeddingRequest(Asked):
+class EmbeddingRequest(RequestBody):
     """Texts that are to become vectors."""
 
     model_config = ConfigDict(
@@ -73,27 +74,31 @@ class EmbeddingReply(BaseModel):
 
 
 @router.get("/v1/models", summary="Which models there are")
-async def models(service: Serving) -> ModelList:
+async def models(service: ServiceDep) -> ModelList:
     """Every model of this service, with its task."""
     return ModelList(data=[ModelCard.of(served) for served in service.models.values()])
 
 
 @router.get("/v1/models/{name}", summary="One model")
-async def model(name: str, service: Serving) -> ModelCard:
+async def model(name: str, service: ServiceDep) -> ModelCard:
     """The model of a name."""
     return ModelCard.of(service.find(name))
 
 
 @router.post("/v1/embeddings", summary="Texts as vectors")
-async def embeddings(asked: EmbeddingRequest, request: Request, service: Serving) -> EmbeddingReply:
+async def embeddings(asked: EmbeddingRequest, request: Request, service: ServiceDep) -> EmbeddingReply:
     """The mean of what the model makes of the tokens of each text."""
     served = service.find(asked.model)
-    if served.task in IMAGES:
-        raise Refused(400, "wrong_model", f"{served.name} is a model for {served.task}: it has no vectors of texts")
+    if predictor_of(served.model).reads == "image":
+        raise RequestError(
+            400, "wrong_model", f"{served.name} is a model for {served.task}: it has no vectors of texts"
+        )
     rows = await read_prompts(asked.input, served)
     vectors = await answers(request, served.embed(rows), served.limits.seconds)
     if asked.dimensions not in (None, len(vectors[0])):
-        raise Refused(400, "invalid_value", f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask so")
+        raise RequestError(
+            400, "invalid_value", f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask so"
+        )
     data = [
         Embedding(index=index, embedding=vector if asked.encoding_format == "float" else _base64(vector))
         for index, vector in enumerate(vectors)

@@ -16,9 +16,9 @@ from clearhead.api import ABILITIES, Model, load
 from clearhead.decode import Settings
 from clearhead.errors import ConfigError, nearest
 from clearhead.serve.batching import Item, Worker, at_once
-from clearhead.serve.failures import Refused
+from clearhead.serve.errors import RequestError
 from clearhead.serve.limits import Limits
-from clearhead.serve.metrics import Metrics, labels
+from clearhead.serve.metrics import Metrics
 from clearhead.serve.writing import Ask, Row, Vocabulary, write_together
 
 NEAR = 32  # prompts whose lengths differ by less are read together
@@ -58,13 +58,13 @@ class Served:
         """Refuse what it was not trained for."""
         if self.ability != ability:
             sentence = f"{self.name} is a model for {self.task}: it can {self.ability}, not {ability}"
-            raise Refused(400, "wrong_model", sentence)
+            raise RequestError(400, "wrong_model", sentence)
 
     def must_write(self) -> None:
         """Refuse to write where it cannot go on from a text."""
         self.must("generate")
         if getattr(self.model.config.model, "objective", "next") == "masked":
-            raise Refused(400, "wrong_model", f"{self.name} fills in masked tokens: it cannot go on from a text")
+            raise RequestError(400, "wrong_model", f"{self.name} fills in masked tokens: it cannot go on from a text")
 
     # --- what is computed together ---
 
@@ -105,7 +105,7 @@ class Served:
         for _ in write_together(self.model.engines.stepper(), rows):
             for item, row in zip(items, rows, strict=True):
                 if row.ended and item.wanted:
-                    self.metrics.tokens.add(row.written, labels(model=self.name))
+                    self.metrics.tokens.labels(model=self.name).inc(row.written)
                     item.settle(None)
             yield
 
@@ -138,7 +138,7 @@ class Service:
         """The model of a name."""
         if name not in self.models:
             shown = f"{name[:60]!r}"
-            raise Refused(
+            raise RequestError(
                 404, "model_not_found", f"there is no model called {shown}; {nearest(name[:60], self.models)}"
             )
         return self.models[name]

@@ -17,15 +17,15 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from clearhead.serve.batching import Item
-from clearhead.serve.failures import Refused
+from clearhead.serve.errors import RequestError
 from clearhead.serve.writing import Ask, Chunk
 
 T = TypeVar("T")
 
 
-def too_slow(seconds: float) -> Refused:
+def too_slow(seconds: float) -> RequestError:
     """The answer to what takes too long."""
-    return Refused(504, "too_slow", f"this took longer than {seconds:g} seconds; ask for less at a time")
+    return RequestError(504, "too_slow", f"this took longer than {seconds:g} seconds; ask for less at a time")
 
 
 async def answers(request: Request, items: Sequence[Item], seconds: float) -> list[Any]:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from clearhead.serve.registry import Service
-from clearhead.serve.server import Place
-from clearhead.serve.studio import Runs
-from clearhead.serve.studio.opening import make_studio
+from clearhead.serve.server import Address
+from clearhead.studio.app import make_studio
+from clearhead.studio.runs import Runs
 
 from ..conftest import Watched
 
@@ -39,13 +39,13 @@ def home(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @contextmanager
 def opened(service: Service, runs: Runs) -> Iterator[str]:
-    place = Place(port=0)
+    place = Address(port=0)
     server, listening = make_studio(service, runs, place), place.listen()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield place.address(listening)
+    yield place.url(listening)
     server.should_exit = True
     thread.join()
 

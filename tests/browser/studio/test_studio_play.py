@@ -102,7 +102,7 @@ def test_a_refusal_is_shown_as_one_sentence(go: Go, at_home: AtHome) -> None:
     at_home.forgiven = "status of 400"
     page = go("play?text=%20")
     page.wait_for_selector(".st-trouble:not([hidden])")
-    assert page.get_by_role("alert").inner_text() == "there is nothing for en-es to read: write something"
+    assert page.get_by_role("alert").inner_text() == "the text for en-es is empty: write something"
 
 
 def test_another_model_is_chosen(go: Go) -> None:

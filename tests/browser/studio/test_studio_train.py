@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from clearhead.serve.registry import Service
-from clearhead.serve.studio import Runs
+from clearhead.studio.runs import Runs
 
 from .conftest import PATIENCE, SIZE, AtHome, opened, until
 

@@ -53,7 +53,7 @@ def test_each_node_of_a_beam_has_its_text(ask: Ask) -> None:
         words.insert(0, node["token"])
         node = by_id[node["parent"]]
     assert found["texts"][found["best"]] == " ".join(word for word in words if word != "[STOP]")
-    assert ask("beam", model="critic", text=TEXT) == (400, "critic does not write, so it has no beams")
+    assert ask("beam", model="critic", text=TEXT) == (400, "critic does not generate, so it has no beams")
 
 
 def test_cells_show_the_unit_that_was_asked_for(ask: Ask) -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.serve.studio.pages import PAGE
+from clearhead.studio.app import PAGE
 
 
 def test_the_root_leads_to_the_page(studio: TestClient) -> None:
@@ -32,7 +32,7 @@ def test_modules_are_scripts(studio: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/studio/..%2fpages.py", "/studio/views/..%2fhtml.py", "/studio/%2e%2e/pages.py", "/studio/nothing.js"]
+    "path", ["/studio/..%2fapp.py", "/studio/views/..%2fhtml.py", "/studio/%2e%2e/app.py", "/studio/nothing.js"]
 )
 def test_nothing_else_is_given_out(studio: TestClient, path: str) -> None:
     assert studio.get(path).status_code == 404

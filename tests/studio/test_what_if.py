@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from clearhead.api import Model
 
-from ..setting import png
+from tests.serve.setting import png
+
 from .conftest import Ask
 
 TEXT = "the old house with water"
@@ -66,11 +67,11 @@ def test_a_model_with_a_table_of_positions_writes_no_further_than_it_reaches(ask
 
 def test_a_part_that_is_not_there_is_one_sentence(ask: Ask) -> None:
     assert ask("what-if", model="translator", text=TEXT, layers=["encoder.7"])[1].startswith(
-        "'encoder.7' is no layer of this model; it has encoder.0.self"
+        "'encoder.7' is not a layer of this model; it has encoder.0.self"
     )
     assert ask("what-if", model="translator", text=TEXT, layers=["*"])[0] == 400
     assert ask("what-if", model="translator", text=TEXT, heads=["encoder.0.self:x"])[1] == (
-        "'encoder.0.self:x' is no head: write LAYER:NUMBER, encoder.1.self:3 for one"
+        "'encoder.0.self:x' is not a head: write LAYER:NUMBER, for example encoder.1.self:3"
     )
     assert ask("what-if", model="translator", text=TEXT, heads=["encoder.0.self:5"])[0] == 400
-    assert ask("what-if", model="writer", text="a")[1] == "a single token has nothing that follows from it; write more"
+    assert ask("what-if", model="writer", text="a")[1] == "a text of one token has no next token to predict; write more"

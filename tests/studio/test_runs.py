@@ -13,8 +13,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from clearhead.errors import RunError
-from clearhead.serve.studio import Runs
-from clearhead.serve.studio.training import attention
+from clearhead.studio.runs import Runs
+from clearhead.studio.training import attention
 
 SLEEPER = "import time; print('begun', flush=True); time.sleep(60)"
 WRITER = "import pathlib, sys; p = pathlib.Path(sys.argv[8]); p.mkdir(); (p / 'model.safetensors').touch()"
@@ -51,7 +51,7 @@ def start(runs: Runs) -> str:
 def test_pause_go_on_and_stop(make: Callable[[str], Runs]) -> None:
     runs = make(SLEEPER)
     name = start(runs)
-    until(lambda: "begun" in runs.said(name))
+    until(lambda: "begun" in runs.log_tail(name))
     assert runs.state(name) == "running"
     runs.pause(name)
     assert runs.state(name) == "paused"
@@ -61,7 +61,7 @@ def test_pause_go_on_and_stop(make: Callable[[str], Runs]) -> None:
     runs.pause(name)
     runs.stop(name)
     until(lambda: runs.state(name) == "stopped")
-    with pytest.raises(RunError, match=rf"{name} is stopped, and not running"):
+    with pytest.raises(RunError, match=rf"{name} is stopped, not running"):
         runs.pause(name)
 
 
@@ -103,7 +103,7 @@ def test_a_training_that_wrote_its_model_is_finished(make: Callable[[str], Runs]
     name = start(runs)
     until(lambda: runs.state(name) == "finished")
     assert runs.finished(name) == tmp_path / name
-    with pytest.raises(RunError, match="only what is paused, stopped or failed can go on"):
+    with pytest.raises(RunError, match="only a paused, stopped or failed training can be resumed"):
         runs.resume(name)
 
 
@@ -111,7 +111,7 @@ def test_what_it_said_is_kept(make: Callable[[str], Runs]) -> None:
     runs = make(FAILURE)
     name = start(runs)
     until(lambda: runs.state(name) == "failed")
-    assert runs.said(name) == "clearhead: no such file\n"
+    assert runs.log_tail(name) == "clearhead: no such file\n"
     with pytest.raises(RunError, match="is failed: its model can be used when it is finished"):
         runs.finished(name)
 
@@ -162,7 +162,7 @@ def test_an_upload_gets_a_harmless_name(trainings: Runs, given: str, kept: str) 
 
 
 def test_an_upload_without_a_name_is_refused(trainings: Runs) -> None:
-    with pytest.raises(RunError, match="has no name that can be kept"):
+    with pytest.raises(RunError, match="has no usable characters"):
         trainings.upload("///", b"")
     with pytest.raises(RunError, match=r"no file called '\.\./x' was uploaded"):
         trainings.start("lm", "builtin", "tiny", 5, upload="../x")

@@ -6,9 +6,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from clearhead.serve.app import create_app
-from clearhead.serve.guard import Access
 from clearhead.serve.limits import Limits
 from clearhead.serve.registry import Service
+from clearhead.serve.security import Access
 
 HOST = "127.0.0.1:8000"
 

@@ -13,7 +13,8 @@ import torch
 from clearhead.api import Model
 from clearhead.serve.registry import Service
 
-from ..setting import png
+from tests.serve.setting import png
+
 from .conftest import Ask
 
 Find = Callable[[str], Model]
@@ -69,7 +70,7 @@ def test_an_image_is_labelled(lines: Ask) -> None:
 
 def test_what_cannot_be_answered_is_one_sentence(ask: Ask, lines: Ask) -> None:
     assert ask("play", model="nobody", text="a")[0] == 404
-    assert ask("play", model="writer", text="  ") == (400, "there is nothing for writer to read: write something")
+    assert ask("play", model="writer", text="  ") == (400, "the text for writer is empty: write something")
     assert ask("play", model="eyes", text="a") == (400, "eyes reads an image: draw or drop one")
     assert "vocabulary" in lines(model="writer", text="abc", forced=[99_999])[0]["error"]
     assert "fills in masked tokens" in lines(model="masked", text="abc")[0]["error"]

@@ -10,24 +10,26 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.serve.app import create_app
-from clearhead.serve.guard import Access
 from clearhead.serve.registry import Service
-from clearhead.serve.studio import Runs, add_studio
+from clearhead.serve.security import Access
+from clearhead.studio.app import make_app
+from clearhead.studio.runs import Runs
+from tests.serve.conftest import model, runs, service
+
+__all__ = ["model", "runs", "service"]  # fixtures
 
 Ask = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
 def studio(service: Service, tmp_path_factory: pytest.TempPathFactory) -> TestClient:
-    app = create_app(service, Access())
-    add_studio(app, Runs(tmp_path_factory.mktemp("trainings")))
+    app = make_app(service, Runs(tmp_path_factory.mktemp("trainings")), Access())
     return TestClient(app, base_url="http://127.0.0.1:8000")
 
 
 @pytest.fixture(scope="session")
 def ask(studio: TestClient) -> Ask:
-    """A question to a route; the answer, or the sentence of a refusal."""
+    """A question to a route; the answer, or the sentence of a to_request_error."""
 
     def ask(route: str, **body: Any) -> Any:
         response = studio.post(f"/studio/api/{route}", json=body)

@@ -1,6 +1,6 @@
-"""The ideas of the lectures, in the order in which one needs them: equation, code, and where to see each at work.
+"""The ideas of the lectures in teaching order, each with its equation, its code and a view that shows it.
 
-The code is the package's own, read from the functions and classes that compute it.
+The code is the source of the functions and classes of this package that compute it.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from clearhead.nn.norm import layer_norm
 from clearhead.nn.patches import PatchEmbedding
 from clearhead.nn.positions import SinusoidalPositions, Waves
 from clearhead.nn.scores import scaled_dot
-from clearhead.serve.failures import FAILURES
+from clearhead.serve.errors import ERROR_RESPONSES
 
-router = APIRouter(responses=FAILURES)
+router = APIRouter(responses=ERROR_RESPONSES)
 
-PACKAGE = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parents[1]
 BREAD = "we are eating bread"
 CAR = "She has a red car."
 
 
 @dataclass(frozen=True)
-class Idea:
-    """One idea."""
+class Lesson:
+    """One idea of the lectures."""
 
     title: str
     lectures: str
     equation: str
-    says: str
+    summary: str
     code: Any  # a function or class
-    view: str  # of the Studio, where it can be seen
+    view: str  # the Studio view that shows it
     state: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """As the page reads it."""
+        """Return the JSON that the page shows."""
         code = inspect.unwrap(self.code)
         lines, first = inspect.getsourcelines(code)
         file = Path(inspect.getsourcefile(code) or "").relative_to(PACKAGE)
@@ -58,7 +58,7 @@ class Idea:
             "title": self.title,
             "lectures": self.lectures,
             "equation": self.equation,
-            "says": self.says,
+            "says": self.summary,
             "file": file.as_posix(),
             "line": first,
             "source": dedent("".join(lines)).rstrip(),
@@ -67,106 +67,106 @@ class Idea:
         }
 
 
-IDEAS = (
-    Idea(
+LESSONS = (
+    Lesson(
         "Token embeddings",
         "MIT, EPFL",
         "X = onehot(ids) W_emb",
-        "A text is cut into tokens, and each token becomes a vector: its row of a matrix that is learned.",
+        "A text is split into tokens, and each token is replaced by a vector: a row of a learned matrix.",
         TokenEmbedding,
         "words",
         {"words": "king, river, bread, ship"},
     ),
-    Idea(
+    Lesson(
         "Words as vectors",
         "MIT",
         "king − man + woman ≈ queen",
-        "Words that are used alike have vectors that lie side by side, and differences between them have a meaning.",
+        "Words used in similar contexts have similar vectors, and differences between vectors carry meaning.",
         analogy,
         "words",
         {"sum": "king man woman"},
     ),
-    Idea(
+    Lesson(
         "Score and scale",
         "Brown, MIT, EPFL",
         "s_j = q · k_j / √d_k",
-        "A query is compared with every key by their dot product. Without 1/√dₖ the products of long vectors are so "
-        "large that the softmax picks one key and learns slowly.",
+        "A query is compared with every key by a dot product. Without the factor 1/√dₖ the products of long vectors "
+        "are so large that the softmax saturates: it picks one key, and its gradient vanishes.",
         scaled_dot,
         "what-if",
         {"text": CAR, "off": '{"scale": true}'},
     ),
-    Idea(
+    Lesson(
         "Attention of one query",
         "Brown, MIT, Georgia Tech, EPFL",
         "z = Σ_j softmax(s)_j v_j",
-        "The softmax turns scores into shares of one, and what the query takes is the values in these shares.",
+        "The softmax turns scores into weights that sum to one; the output is the weighted sum of the values.",
         attention,
         "steps",
         {"text": BREAD, "kind": "decoder.cross", "layer": "1", "head": "2", "query": "1"},
     ),
-    Idea(
+    Lesson(
         "Masks",
         "MIT, Valdés, EPFL",
         "M = Q K^T / √d_k + L",
-        "Who writes must not see what comes later: the look-ahead matrix puts −∞ there, and the softmax makes it 0.",
+        "A decoder must not see later tokens: the look-ahead matrix adds −∞ to their scores, so their weight is 0.",
         causal_mask,
         "heads",
         {"text": CAR, "at": '{"kind": "decoder.self", "shape": "matrix", "layer": 1, "head": 0}'},
     ),
-    Idea(
+    Lesson(
         "Cross-attention",
         "Brown, Georgia Tech",
         "softmax(Q_decoder K_encoder^T / √d_k) V_encoder",
-        "The words that are written ask, and the words that were read answer: “red car” and “coche rojo” cross over.",
+        "The decoder provides the queries, the encoder the keys and values: “red car” and “coche rojo” cross over.",
         DecoderBlock,
         "heads",
         {"text": CAR, "at": '{"kind": "decoder.cross", "layer": 1, "head": 2}'},
     ),
-    Idea(
+    Lesson(
         "Many heads",
         "MIT, Valdés, EPFL",
         "[Z_1 … Z_H] W_O = Σ_h Z_h W_h",
-        "Several heads look at once, each for something of its own, and what they found is added up.",
+        "Several heads attend in parallel, each with its own projections, and their outputs are added.",
         MultiHeadAttention,
         "what-if",
         {"text": CAR, "off": '{"heads": ["decoder.1.cross:2"]}'},
     ),
-    Idea(
+    Lesson(
         "Positions",
         "all five",
         "PE(pos, 2i) = sin(pos / N^{2i/D})",
-        "Attention sees a bag of words. Waves of many lengths, added to the words, tell it their order.",
+        "Attention ignores order. Sine waves of many lengths, added to the embeddings, encode each position.",
         SinusoidalPositions,
         "positions",
     ),
-    Idea(
+    Lesson(
         "Base and width",
         "Georgia Tech, Valdés",
         "PE(i) · PE(j) falls with |i − j|",
-        "The base N sets how long the longest wave is; the product of two positions falls with their distance.",
+        "The base N sets the longest wavelength; the dot product of two positions falls with their distance.",
         Waves,
         "positions",
         {"base": "100", "width": "128"},
     ),
-    Idea(
+    Lesson(
         "Add and norm",
         "MIT, Valdés, EPFL",
         "γ (z − μ)/σ + β",
-        "What a part computes is added to what it read, and brought to a common size, so that many layers can follow.",
+        "The output of each sub-layer is added to its input and normalised, so that deep stacks can be trained.",
         layer_norm,
         "steps",
         {"text": BREAD, "kind": "encoder.self", "step": "7"},
     ),
-    Idea(
+    Lesson(
         "Feed-forward",
         "MIT, Valdés, EPFL",
         "max(0, y W_1 + b_1) W_2 + b_2",
-        "After the words have talked to each other, each thinks for itself; some inner units follow what one can name.",
+        "After attention mixes the tokens, this network transforms each one alone; some of its units are interpretable.",
         FeedForward,
         "cells",
     ),
-    Idea(
+    Lesson(
         "The block",
         "all five",
         "x + Attention(Norm(x)), then x + FeedForward(Norm(x))",
@@ -175,37 +175,37 @@ IDEAS = (
         "what-if",
         {"text": CAR, "off": '{"layers": ["encoder.1"]}'},
     ),
-    Idea(
-        "Writing token by token",
+    Lesson(
+        "Generating token by token",
         "MIT, Georgia Tech",
         "y_t ~ softmax(f(y_1 … y_{t−1}, x))",
-        "A text is written by asking again and again which token comes next: the likeliest, or one drawn at random.",
+        "A text is generated by predicting the next token again and again: the most probable one, or a sample.",
         draw,
         "play",
         {"text": BREAD},
     ),
-    Idea(
+    Lesson(
         "Beam search",
         "Georgia Tech",
         "argmax_y Σ_t log p(y_t | y_1 … y_{t−1}, x)",
-        "The likeliest next word is not always the beginning of the likeliest sentence: a search keeps several.",
+        "The most probable next token does not always lead to the most probable sentence: a beam keeps several.",
         beam_search,
         "beam",
         {"text": CAR},
     ),
-    Idea(
+    Lesson(
         "Image patches as tokens",
         "EPFL",
         "z_0 = [x_class; x_p E] + E_pos",
-        "An image is cut into patches, each becomes a vector, and from there on it is a sentence like any other.",
+        "An image is split into patches, each patch becomes a vector, and the rest is the same as for a sentence.",
         PatchEmbedding,
         "image",
     ),
-    Idea(
+    Lesson(
         "Attention rollout",
         "EPFL",
         "R = Â_L … Â_2 Â_1",
-        "Through all layers: how much of each patch is in what the model knows at the end.",
+        "Attention multiplied through all layers: how much each patch contributes to the final representation.",
         rollout,
         "image",
     ),
@@ -213,11 +213,11 @@ IDEAS = (
 
 
 @router.get("/ideas")
-def ideas() -> list[dict[str, Any]]:
-    """Every idea, in the order in which one needs them."""
+def lessons() -> list[dict[str, Any]]:
+    """Every idea, in teaching order."""
     return _documents()
 
 
 @cache
 def _documents() -> list[dict[str, Any]]:
-    return [idea.document() for idea in IDEAS]
+    return [lesson.document() for lesson in LESSONS]
