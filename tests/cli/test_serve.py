@@ -91,7 +91,10 @@ def ask_once(address: str) -> None:
             ["words", "--host", "0.0.0.0"],
             "--host 0.0.0.0 opens the service to other machines: give it a --token",
         ),
-        (["words", "--token", ""], "the token is empty or has characters that an HTTP header cannot carry; choose another"),
+        (
+            ["words", "--token", ""],
+            "the token is empty or has characters that an HTTP header cannot carry; choose another",
+        ),
         (["words", "--token", "schlüssel"], "the token is empty or has characters that an HTTP header cannot carry"),
         (["words", "words", "--port", "0"], "two models are called words; call one of them otherwise: NAME=words"),
         (["wrds", "--port", "0"], "no such run directory or model: wrds; did you mean words?"),

@@ -17,7 +17,16 @@ from starlette.testclient import TestClient
 from .setting import png
 
 JSON = {"content-type": "application/json"}
-ROUTES = ["/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/translate", "/classify", "/caption", "/words", "/predict"]
+ROUTES = [
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/embeddings",
+    "/translate",
+    "/classify",
+    "/caption",
+    "/words",
+    "/predict",
+]
 
 
 @pytest.fixture

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-from clearhead.serve.uploads import read_pixels
 from starlette.testclient import TestClient
 
 from clearhead.api import Model
+from clearhead.serve.capabilities import Predictor
+from clearhead.serve.registry import Service
+from clearhead.serve.uploads import read_pixels
 
 from .setting import WORDS, png, sentences
 
@@ -63,7 +68,9 @@ def test_an_image_is_classified_as_base64_as_data_url_and_as_upload(client: Test
     assert form.json() == {"model": "eyes", "label": wanted.label, "probabilities": wanted.probabilities}
     other = post(client, "/classify", model="eyes", image=base64.b64encode(png(seed=4)).decode())
     assert other["probabilities"] != wanted.probabilities
-    assert post(client, "/classify", 400, model="eyes", text="7") == "image: eyes reads an image, and the request has none"
+    assert (
+        post(client, "/classify", 400, model="eyes", text="7") == "image: eyes reads an image, and the request has none"
+    )
 
 
 def test_an_image_is_captioned(client: TestClient, model: Of) -> None:
@@ -71,6 +78,70 @@ def test_an_image_is_captioned(client: TestClient, model: Of) -> None:
     wanted = model("painter").caption(read_pixels(content, model("painter").meta.sizes, max_pixels=1000))
     encoded = base64.b64encode(content).decode()
     assert post(client, "/caption", model="painter", image=encoded) == {"model": "painter", "caption": wanted}
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "fields"),
+    [
+        ("translator", "translate", {"translation"}),
+        ("writer", "lm", {"text"}),
+        ("masked", "lm", {"text"}),
+        ("critic", "classify", {"label", "probabilities"}),
+        ("vectors", "words", {"found"}),
+    ],
+)
+def test_predict_answers_with_the_fields_of_the_task(
+    client: TestClient, name: str, task: str, fields: set[str]
+) -> None:
+    found = post(client, "/predict", model=name, input="bread")
+    assert (found["model"], found["task"], found.keys() - {"model", "task"}) == (name, task, fields)
+
+
+def test_predict_gives_the_same_as_the_route_of_the_task(client: TestClient) -> None:
+    text = sentences(1, seed=5)[0]
+    translated = post(client, "/translate", model="translator", text=text)["translation"]
+    assert post(client, "/predict", model="translator", input=text)["translation"] == translated
+    classified = post(client, "/classify", model="critic", text=text)
+    assert post(client, "/predict", model="critic", input=text) == {"task": "classify", **classified}
+    near = post(client, "/words", model="vectors", question="neighbours", words=["bread"])
+    assert post(client, "/predict", model="vectors", input="bread") == {"task": "words", **near}
+
+
+def test_predict_reads_an_image_as_base64_and_as_upload(client: TestClient) -> None:
+    content = png()
+    wanted = post(client, "/classify", model="eyes", image=base64.b64encode(content).decode())
+    found = post(client, "/predict", model="eyes", input=base64.b64encode(content).decode())
+    form = client.post("/predict", data={"model": "eyes"}, files={"input": ("x.png", content, "image/png")})
+    assert found == form.json() == {"task": "vision", **wanted}
+    wrong = client.post("/predict", data={"model": "critic"}, files={"input": ("x.png", content, "image/png")})
+    assert wrong.json()["error"]["message"] == "input: critic reads a text, and the request has a file"
+    assert post(client, "/predict", 400, model="eyes") == "input: field required"
+
+
+@pytest.mark.parametrize(("route", "name"), [("/classify", "eyes"), ("/caption", "painter"), ("/predict", "eyes")])
+def test_inputs_of_several_requests_are_computed_as_one_list(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch, route: str, name: str
+) -> None:
+    lists: list[int] = []
+    compute = Predictor.predict
+
+    def predict(self: Predictor, items: list[Any]) -> Any:
+        lists.append(len(items))
+        return compute(self, items)
+
+    monkeypatch.setattr(Predictor, "predict", predict)
+    field = "input" if route == "/predict" else "image"
+    bodies = [{"model": name, field: base64.b64encode(png(seed=seed)).decode()} for seed in range(5)]
+    worker, go = service.models[name].worker, threading.Event()
+    service.models[name].call(go.wait)  # holds the model's thread while the requests gather
+    with ThreadPoolExecutor(5) as clients:
+        answers = [clients.submit(post, client, route, **body) for body in bodies]
+        while worker.waiting < 5:
+            time.sleep(0.01)
+        go.set()
+        found = [answer.result() for answer in answers]
+    assert lists == [5]
+    assert found == [post(client, route, **body) for body in bodies]
 
 
 def test_neighbours_and_analogies(client: TestClient, model: Of) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from tests.serve.conftest import model, runs, service
 
 from clearhead.serve.registry import Service
 from clearhead.serve.security import Access
 from clearhead.studio.app import make_app
 from clearhead.studio.runs import Runs
-from tests.serve.conftest import model, runs, service
 
 __all__ = ["model", "runs", "service"]  # fixtures
 

@@ -9,11 +9,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.serve.setting import png
 
 from clearhead.api import Model
 from clearhead.serve.registry import Service
-
-from tests.serve.setting import png
 
 from .conftest import Ask
 
@@ -61,6 +60,7 @@ def test_labels_come_in_one_line_best_first(lines: Ask, model: Find) -> None:
     expected = model("critic").classify(TEXT).probabilities
     assert dict(line["labels"]) == expected
     assert [share for _, share in line["labels"]] == sorted(expected.values(), reverse=True)
+    assert line["prediction"] == {"label": model("critic").classify(TEXT).label, "probabilities": expected}
 
 
 def test_an_image_is_labelled(lines: Ask) -> None:

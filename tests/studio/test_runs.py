@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from clearhead.config import TASKS
 from clearhead.errors import RunError
 from clearhead.studio.runs import Runs
 from clearhead.studio.training import attention
@@ -173,4 +174,15 @@ def test_the_routes_refuse_with_one_sentence(studio: TestClient) -> None:
     for answer in (studio.get("/studio/api/runs/nobody"), studio.post("/studio/api/runs/nobody/stop")):
         assert (answer.status_code, answer.json()["error"]["message"]) == (400, "there is no training called 'nobody'")
     assert studio.post("/studio/api/runs/nobody/explode").status_code == 400
-    assert studio.post("/studio/api/runs", json={"task": "cook"}).status_code == 400
+    refused = studio.post("/studio/api/runs", json={"task": "trnslate"})
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        400,
+        "unknown task 'trnslate'; did you mean translate?",
+    )
+
+
+def test_the_tasks_that_can_be_trained_come_from_the_server(studio: TestClient) -> None:
+    tasks = {task["name"]: task for task in studio.get("/studio/api/tasks").json()}
+    assert set(tasks) == set(TASKS)
+    assert (tasks["translate"]["title"], tasks["translate"]["needs"]) == ("A translator", "pairs of sentences")
+    assert {name for name, task in tasks.items() if not task["upload"]} == {"vision", "caption"}

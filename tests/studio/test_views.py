@@ -26,6 +26,14 @@ def test_models_say_what_they_can(studio: TestClient) -> None:
         "translator",
         "writer",
     }
+    assert all(each["generates"] == each["writes"] for each in found.values())
+    assert {name: each["reads"] for name, each in found.items() if each["reads"] != "text"} == {
+        "eyes": "image",
+        "painter": "image",
+        "vectors": "words",
+    }
+    assert {name for name, each in found.items() if each["continues"]} == {"learned", "recurrent", "writer"}
+    assert found["critic"]["verb"] == "classify"
     assert found["eyes"]["image"] == {"side": 10, "channels": 1}
     assert not found["vectors"]["attends"]
     assert found["translator"]["attends"]

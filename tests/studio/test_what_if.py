@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.serve.setting import png
 from torch.nn import functional as F
 
 from clearhead.api import Model
-
-from tests.serve.setting import png
 
 from .conftest import Ask
 

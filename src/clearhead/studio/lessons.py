@@ -162,7 +162,7 @@ LESSONS = (
         "Feed-forward",
         "MIT, Valdés, EPFL",
         "max(0, y W_1 + b_1) W_2 + b_2",
-        "After attention mixes the tokens, this network transforms each one alone; some of its units are interpretable.",
+        "After attention mixes the tokens, this network transforms each alone; some of its units are interpretable.",
         FeedForward,
         "cells",
     ),
