@@ -51,3 +51,9 @@ def test_the_page_makes_no_markup_from_texts_and_asks_nobody_else() -> None:
 def test_another_origin_cannot_use_it(studio: TestClient) -> None:
     answer = studio.post("/studio/api/play", json={}, headers={"Origin": "http://evil.test"})
     assert answer.status_code == 403
+
+
+def test_the_page_asks_the_server_what_a_model_can_do_instead_of_knowing_tasks() -> None:
+    known = r"""\btask [!=]==|["'](?:lm|masked_lm|classify|tag|vision|caption)["']"""
+    for file in PAGE.glob("*.js"):
+        assert not re.search(known, file.read_text(encoding="utf-8")), file.name

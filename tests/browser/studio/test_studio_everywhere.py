@@ -24,6 +24,7 @@ def test_every_idea_leads_to_a_view_and_shows_its_code(go: Go) -> None:
     page.locator(".st-code summary").nth(0).click()
     page.locator(".st-code summary").nth(2).click()
     assert "def scaled_dot(" in page.locator(".st-code pre").nth(2).inner_text()
+    until(page, "location.hash.includes('idea=2')")
     page.reload()
     page.wait_for_selector(".st-code[open]")
     assert page.locator(".st-code[open] summary").inner_text().startswith("The code: nn/scores.py")
@@ -126,7 +127,7 @@ def test_a_view_takes_the_text_along(go: Go) -> None:
 
 def test_an_unknown_link_opens_the_first_view(go: Go) -> None:
     page = go("nonsense?at={{{&model=nobody")
-    page.wait_for_selector(".st-written")
+    page.wait_for_selector(".st-answer")
     assert page.locator("h1").inner_text() == "Play"
 
 
@@ -158,8 +159,8 @@ def test_a_server_that_is_gone_is_said(go: Go, at_home: AtHome) -> None:
     settled(page)
     page.route("**/look", lambda route: route.abort())
     page.get_by_role("button", name="Look", exact=True).click()
-    page.wait_for_selector(".st-trouble:not([hidden])")
+    page.wait_for_selector(".st-error:not([hidden])")
     assert "does not answer" in page.get_by_role("alert").inner_text()
     page.unroute("**/look")
     page.get_by_role("button", name="Look", exact=True).click()
-    page.wait_for_selector(".st-trouble", state="hidden")
+    page.wait_for_selector(".st-error", state="hidden")

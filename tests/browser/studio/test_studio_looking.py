@@ -56,7 +56,7 @@ def test_heads_of_a_language_model_while_it_writes(go: Go) -> None:
     page = go(link("heads", model="shakespeare", text="ROMEO:"))
     settled(page)
     assert "6 queries × 6 keys" in page.locator(".ch-heading").inner_text()
-    page.get_by_label("While it writes").check()
+    page.get_by_label("While it generates").check()
     until(page, "document.querySelector('.ch-heading')?.innerText.includes('29 queries')")
     assert "each word sees only what came before" in page.locator(".ch-heading").inner_text()
 
@@ -118,7 +118,7 @@ def test_what_if_the_order_of_the_words_is_gone(go: Go) -> None:
     again(page)
     assert outputs.all_inner_texts() == ["El perro ve al gato.", "El gato ve al perro."]
     assert page.get_by_role("checkbox", name="Positions").is_checked()
-    page.get_by_role("button", name="All on again").click()
+    page.get_by_role("button", name="Switch all on").click()
     until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'El perro ve al gato.'")
     page.get_by_role("checkbox", name="decoder.1.cross, head 2").check()
     page.get_by_role("checkbox", name="encoder.1", exact=True).check()
@@ -131,7 +131,7 @@ def test_words_their_neighbours_and_sums(go: Go, at_home: AtHome) -> None:
     settled(page)
     near = page.locator(".ch-word-map .ch-part-label")
     assert near.inner_text() == "Nearest to river by cosine"
-    page.locator(".st-map .st-asked", has_text="bread").click()
+    page.locator(".st-map .st-query", has_text="bread").click()
     assert near.inner_text() == "Nearest to bread by cosine"
     for name, word in zip("abc", ("brother", "boy", "girl"), strict=True):
         page.get_by_label(f"Word {name}").fill(word)
@@ -143,7 +143,7 @@ def test_words_their_neighbours_and_sums(go: Go, at_home: AtHome) -> None:
     at_home.forgiven = "status of 400"
     page.get_by_label("Words", exact=True).fill("nonesuch")
     page.keyboard.press("Enter")
-    page.wait_for_selector(".st-trouble:not([hidden])")
+    page.wait_for_selector(".st-error:not([hidden])")
     assert "'nonesuch' is not among the" in page.get_by_role("alert").first.inner_text()
 
 

@@ -1,36 +1,36 @@
-// Questions to the server. A refusal is an error whose message is the server's own sentence.
+// Requests to the server. An error response throws an Error with the server's message.
 
-const GONE = "The server does not answer. Is `clearhead studio` still running?";
+const UNREACHABLE = "The server does not answer. Is `clearhead studio` still running?";
 
-/** A document: `await get("/studio/api/models")`. */
+/** GET a JSON document: `await get("/studio/api/models")`. */
 export async function get(path) {
-  return (await ask(path, {})).json();
+  return (await send(path, {})).json();
 }
 
-/** The answer to a document. */
+/** POST a JSON document, and return the JSON response. */
 export async function post(path, body = {}, signal = undefined) {
-  return (await ask(path, { ...json(body), signal })).json();
+  return (await send(path, { ...json(body), signal })).json();
 }
 
-/** Send a file under its name. */
+/** PUT a file, and return the JSON response. */
 export async function put(path, file) {
-  return (await ask(path, { method: "PUT", body: file })).json();
+  return (await send(path, { method: "PUT", body: file })).json();
 }
 
-/** The lines of an answer, each a document, as they come. */
+/** POST a JSON document, and yield the lines of the response, each parsed as JSON, as they arrive. */
 export async function* lines(path, body, signal) {
-  const reader = (await ask(path, { ...json(body), signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = (await send(path, { ...json(body), signal })).body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
     const parts = (rest + (value ?? "")).split("\n");
     rest = parts.pop();
-    for (const part of parts) yield understood(JSON.parse(part));
+    for (const part of parts) yield checked(JSON.parse(part));
     if (done) return;
   }
 }
 
-/** Whether an error only says that we changed our mind. */
+/** Whether an error comes from a request that we aborted ourselves. */
 export function isAbort(error) {
   return error.name === "AbortError";
 }
@@ -39,16 +39,16 @@ function json(body) {
   return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
 }
 
-async function ask(path, options) {
+async function send(path, options) {
   const response = await fetch(path, options).catch((error) => {
-    throw isAbort(error) ? error : new Error(GONE, { cause: error });
+    throw isAbort(error) ? error : new Error(UNREACHABLE, { cause: error });
   });
   if (response.ok) return response;
-  const said = await response.json().catch(() => null);
-  throw new Error(said?.error?.message ?? `The server answered ${response.status}.`);
+  const document = await response.json().catch(() => null);
+  throw new Error(document?.error?.message ?? `The server answered ${response.status}.`);
 }
 
-function understood(line) {
+function checked(line) {
   if (line.error) throw new Error(line.error);
   return line;
 }

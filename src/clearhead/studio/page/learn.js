@@ -1,24 +1,24 @@
-// The lecture map: each idea with its equation, its code, and the view in which it can be seen; and a tour of ten stops.
+// The ideas of the lectures, each with its equation, its code and a link to a view that shows it; and a guided tour.
 
 import { get } from "./api.js";
-import { write } from "./link.js";
-import { answers } from "./parts.js";
+import { formatLink } from "./link.js";
+import { resultPanel } from "./shared.js";
 import { STOPS } from "./tour.js";
 import { h } from "./views/dom.js";
 import { equation } from "./views/equation.js";
 
 export const NAME = "Learn";
-export const ABOUT = "The ideas of the lectures, in the order in which one needs them. Each can be seen at work in a real model.";
+export const ABOUT = "The ideas of the lectures in teaching order. Each can be seen at work in a real model.";
 
 export function open(element, state, studio) {
-  const { place, attempt, element: answer } = answers();
-  element.append(invitation(), answer);
-  attempt(async (current) => {
+  const { place, load, element: panel } = resultPanel();
+  element.append(invitation(), panel);
+  load(async (isCurrent) => {
     const ideas = await get("/studio/api/ideas");
-    if (!current()) return;
-    const wanted = Number(state.idea ?? -1);
-    place.append(h("ol", { class: "st-ideas" }, ideas.map((idea, number) => entry(idea, number, number === wanted, studio))));
-    place.querySelectorAll("details")[wanted]?.scrollIntoView({ block: "center" });
+    if (!isCurrent()) return;
+    const opened = Number(state.idea ?? -1);
+    place.append(h("ol", { class: "st-ideas" }, ideas.map((idea, number) => entry(idea, number, number === opened, studio))));
+    place.querySelectorAll("details")[opened]?.scrollIntoView({ block: "center" });
   });
   return {};
 }
@@ -26,16 +26,16 @@ export function open(element, state, studio) {
 function invitation() {
   const [view, state] = STOPS[0].at;
   return h("p", { class: "st-invitation" },
-    h("a", { class: "st-go", href: write(view, { ...state, tour: 1 }) }, "Take the tour"),
-    ` ${STOPS.length} stops, ten minutes: from one sentence to what is inside a Transformer.`);
+    h("a", { class: "st-go", href: formatLink(view, { ...state, tour: 1 }) }, "Take the tour"),
+    ` ${STOPS.length} stops, ten minutes: from one sentence to the inside of a Transformer.`);
 }
 
-function entry({ title, lectures, equation: written, says, file, line, source, view, state }, number, open, studio) {
+function entry({ title, lectures, equation: formula, says, file, line, source, view, state }, number, open, studio) {
   const details = h("details", { class: "st-code", open }, h("summary", {}, `The code: ${file}, line ${line}`),
     h("pre", {}, h("code", {}, source)));
   details.addEventListener("toggle", () => studio.set({ idea: details.open ? number : "" }));
   return h("li", { class: "st-idea" },
-    h("h2", {}, title), equation(written), h("p", {}, says),
-    h("p", { class: "st-idea-foot" }, h("a", { href: write(view, state) }, "See it live"), h("span", { class: "ch-label" }, lectures)),
+    h("h2", {}, title), equation(formula), h("p", {}, says),
+    h("p", { class: "st-idea-foot" }, h("a", { href: formatLink(view, state) }, "See it live"), h("span", { class: "ch-label" }, lectures)),
     details);
 }

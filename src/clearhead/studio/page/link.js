@@ -1,20 +1,20 @@
 // The link that restores a view: #heads?model=en-es&text=we%20are%20eating%20bread
 
-/** What a link says: {view, state}; every value of the state is a text. */
-export function parse(hash) {
+/** Parse a link into {view, state}; every value of the state is a string. */
+export function parseLink(hash) {
   const [view, rest = ""] = hash.replace(/^#/, "").split(/\?(.*)/s);
   return { view, state: Object.fromEntries(new URLSearchParams(rest)) };
 }
 
-/** The link of a view; what is empty is left out. */
-export function write(view, state) {
-  const said = Object.entries(state).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const words = new URLSearchParams(said.map(([name, value]) => [name, String(value)])).toString();
-  return `#${view}${words ? `?${words}` : ""}`;
+/** The link of a view with a state; empty values are left out. */
+export function formatLink(view, state) {
+  const present = Object.entries(state).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const query = new URLSearchParams(present.map(([name, value]) => [name, String(value)])).toString();
+  return `#${view}${query ? `?${query}` : ""}`;
 }
 
-/** Something that was put into a link as JSON; nothing where it cannot be read. */
-export function unpack(text) {
+/** Parse JSON from a link; {} if it is not valid. */
+export function parseJson(text) {
   try {
     return JSON.parse(text) ?? {};
   } catch {

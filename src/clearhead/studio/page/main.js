@@ -1,7 +1,7 @@
-// The frame of the Studio: which view is open, the link that restores it, light and dark, and the tour.
+// The frame of the Studio: navigation, the open view and its link, light and dark, the tour.
 
 import { get } from "./api.js";
-import { parse, write } from "./link.js";
+import { formatLink, parseLink } from "./link.js";
 import { h } from "./views/dom.js";
 
 import * as beam from "./beam.js";
@@ -24,7 +24,7 @@ const GROUPS = [
   ["Understand", ["learn"]],
   ["Make", ["train"]],
 ];
-const THEMES = [["", "As the system"], ["light", "Light"], ["dark", "Dark"]];
+const THEMES = [["", "System theme"], ["light", "Light"], ["dark", "Dark"]];
 
 let models = [];
 let open = { view: "play", state: {}, page: null };
@@ -34,21 +34,21 @@ const card = h("div", { class: "st-tour-place" });
 const nav = h("nav", { class: "st-nav", "aria-label": "Views" });
 
 const studio = {
-  async renew() {
+  async reloadModels() {
     models = await get("/studio/api/models");
   },
   models: (fits) => models.filter(fits),
-  set(part) {
-    open.state = { ...open.state, ...part };
-    history.replaceState(null, "", write(open.view, open.state));
+  set(changes) {
+    open.state = { ...open.state, ...changes };
+    history.replaceState(null, "", formatLink(open.view, open.state));
   },
   go(view, state) {
-    location.hash = write(view, state);
+    location.hash = formatLink(view, state);
   },
 };
 
 function show() {
-  const { view, state } = parse(location.hash);
+  const { view, state } = parseLink(location.hash);
   const known = VIEWS[view] ? view : "play";
   open.page?.close?.();
   open = { view: known, state, page: null };
@@ -65,8 +65,8 @@ function show() {
   main.scrollTo(0, 0);
 }
 
-/** A link to a view that takes along the model and the text, where the view can use them. */
-function follow(event, view) {
+/** Open a view with the current model and text, if the view fits the model. */
+function openView(event, view) {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   const { model, text } = open.state;
@@ -74,22 +74,22 @@ function follow(event, view) {
   studio.go(view, fits ? { model, text } : {});
 }
 
-function navigation() {
+function drawNavigation() {
   const link = (view) => h("li", {}, h("a", {
-    href: `#${view}`, "data-view": view, onclick: (event) => follow(event, view),
+    href: `#${view}`, "data-view": view, onclick: (event) => openView(event, view),
   }, VIEWS[view].NAME));
   const group = ([name, views]) => [h("p", {}, name), h("ul", { "aria-label": name }, views.map(link))];
   nav.replaceChildren(
     h("a", { class: "st-brand", href: "#play" }, h("strong", {}, "Clearhead"), " Studio"),
-    h("div", { class: "st-links" }, GROUPS.flatMap(group)), themes());
+    h("div", { class: "st-links" }, GROUPS.flatMap(group)), themeMenu());
 }
 
-function themes() {
+function themeMenu() {
   const select = h("select", {
     "aria-label": "Light or dark",
     onchange: () => {
       localStorage.setItem("theme", select.value);
-      paint();
+      applyTheme();
     },
   }, THEMES.map(([value, text]) => h("option", { value, selected: value === theme() }, text)));
   return h("label", { class: "st-theme" }, select);
@@ -99,24 +99,24 @@ function theme() {
   return localStorage.getItem("theme") ?? "";
 }
 
-function paint() {
+function applyTheme() {
   if (theme()) document.documentElement.dataset.theme = theme();
   else delete document.documentElement.dataset.theme;
 }
 
-function skip(event) {
+function skipNavigation(event) {
   event.preventDefault();
   main.focus();
 }
 
 async function start() {
-  paint();
-  navigation();
-  document.body.replaceChildren(h("a", { class: "st-skip", href: "#view", onclick: skip }, "To the view"), nav, main, card);
+  applyTheme();
+  drawNavigation();
+  document.body.replaceChildren(h("a", { class: "st-skip", href: "#view", onclick: skipNavigation }, "To the view"), nav, main, card);
   try {
-    await studio.renew();
+    await studio.reloadModels();
   } catch (error) {
-    main.replaceChildren(h("p", { class: "st-trouble", role: "alert" }, error.message));
+    main.replaceChildren(h("p", { class: "st-error", role: "alert" }, error.message));
     return;
   }
   addEventListener("hashchange", show);

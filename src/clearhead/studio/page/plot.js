@@ -1,4 +1,4 @@
-// Curves over a common axis, with ticks that people can read.
+// Line plots with round tick values.
 
 import { h, label, sheet, svg } from "./views/dom.js";
 import { format } from "./views/numbers.js";
@@ -6,10 +6,10 @@ import { format } from "./views/numbers.js";
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, 14, 10, 40];
 const SHADES = ["st-line-0", "st-line-1", "st-line-2", "st-line-3", "st-line-4", "st-line-5"];
 
-/** Curves [{name, points: [[x, y], …], dots?, shade?}] in a given size; `x` and `y` name the axes. */
+/** Plot curves [{name, points: [[x, y], …], dots?, shade?}] in a given size; `x` and `y` name the axes. */
 export function plot(curves, { width, height, x, y }) {
   const all = curves.flatMap(({ points }) => points);
-  if (!all.length) return h("p", { class: "st-hint" }, "Nothing is measured yet.");
+  if (!all.length) return h("p", { class: "st-hint" }, "No measurements yet.");
   const [[left, right], [low, high]] = [0, 1].map((axis) => bounds(all.map((point) => point[axis])));
   const across = (value) => LEFT + ((value - left) / (right - left)) * (width - LEFT - RIGHT);
   const up = (value) => height - BOTTOM - ((value - low) / (high - low)) * (height - TOP - BOTTOM);
@@ -22,7 +22,7 @@ export function plot(curves, { width, height, x, y }) {
     label(x, (LEFT + width - RIGHT) / 2, height - 8, 12, { "text-anchor": "middle", class: "ch-quiet" }),
   ];
   const drawn = curves.map((curve, number) => line(curve, curve.shade ?? number, across, up));
-  const picture = sheet(width, height, { class: "st-plot", role: "img", "aria-label": `${y} by ${x}: ${spoken(curves)}` }, grid, drawn);
+  const picture = sheet(width, height, { class: "st-plot", role: "img", "aria-label": `${y} by ${x}: ${describe(curves)}` }, grid, drawn);
   return h("div", {}, picture, legend(curves));
 }
 
@@ -39,13 +39,13 @@ function legend(curves) {
     h("li", {}, h("span", { class: `st-swatch ${SHADES[number % SHADES.length]}` }), name))) : "";
 }
 
-function spoken(curves) {
+function describe(curves) {
   return curves.map(({ name, points }) => `${name} ends at ${points.length ? format(points.at(-1)[1]) : "nothing"}`).join(", ");
 }
 
 function bounds(values) {
-  const [least, most] = [Math.min(...values), Math.max(...values)];
-  return most > least ? [least, most] : [least - 1, most + 1];
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  return high > low ? [low, high] : [low - 1, high + 1];
 }
 
 function ticks(low, high, count) {
