@@ -20,12 +20,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from clearhead.errors import RunError
+from clearhead.files import read_lines, write_text
 from clearhead.train import checkpoints
 
 State = Literal["running", "paused", "stopped", "finished", "failed"]
@@ -148,9 +148,7 @@ class Runs:
     def metrics(self, name: str) -> list[dict[str, Any]]:
         """Return every measurement so far; a line that is being written is skipped."""
         self.record(name)
-        file = self.folder / name / "metrics.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-        return list(_parse_complete(lines))
+        return list(read_lines(self.folder / name / "metrics.jsonl"))
 
     def log_tail(self, name: str) -> str:
         """Return the end of its log."""
@@ -234,19 +232,10 @@ class Runs:
         return self.notes / f"{name}.log"
 
     def _write(self, record: Record) -> None:
-        """Replace the record atomically: a reader sees the old one or the new one."""
-        fresh = self.notes / f".{record.name}.part"
-        fresh.write_text(json.dumps(asdict(record)), encoding="utf-8")
-        fresh.replace(self._note(record.name))
+        write_text(self._note(record.name), json.dumps(asdict(record)))
 
 
 def _numbered(stem: str) -> Iterator[str]:
     yield stem
     for number in range(2, 1000):
         yield f"{stem}-{number}"
-
-
-def _parse_complete(lines: list[str]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        with suppress(ValueError):
-            yield json.loads(line)

@@ -248,11 +248,11 @@ async def words(body: WordMapBody, request: Request, service: ServiceDep) -> Doc
 
 def _word_map(model: Model, body: WordMapBody) -> Document:
     lowercase = model.config.tokenizer.lowercase
-    asked = [word.strip().lower() if lowercase else word.strip() for word in body.words]
-    near = {word: model.neighbours(word, body.neighbours) for word in asked}
+    chosen = [word.strip().lower() if lowercase else word.strip() for word in body.words]
+    near = {word: model.neighbours(word, body.neighbours) for word in chosen}
     ids = model.tokenizer.word_ids()
     vectors, names = model.network.vectors[ids], model.tokenizer.pieces(ids)
-    rows = and_neighbours(vectors, names, asked, body.neighbours)
+    rows = and_neighbours(vectors, names, chosen, body.neighbours)
     return {**word_map(vectors[rows], [names[row] for row in rows]).to_json(), "near": near}
 
 
