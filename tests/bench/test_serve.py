@@ -1,4 +1,4 @@
-"""The load test itself: it must see a wrong answer, an error and a slow client."""
+"""The load test detects wrong responses, errors and slow clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from clearhead.bench import serve
 from clearhead.bench.serve import (
-    Measurement,
+    LoadTest,
     Responses,
     figures,
     first_and_last,
@@ -70,22 +70,22 @@ def test_every_answer_is_checked(address: str) -> None:
     assert found.errors
 
 
-def test_nobody_there_is_an_error() -> None:
+def test_a_refused_connection_is_an_error() -> None:
     found, _ = run_clients("http://127.0.0.1:9", "en-es", EXPECTED, clients=1, seconds=0.05)
     assert found.errors[0].startswith("ConnectionRefusedError")
     assert not found.times
 
 
-def test_all_of_it_is_measured(address: str) -> None:
+def test_times_and_memory_are_measured(address: str) -> None:
     found = measure(address, "en-es", EXPECTED, clients=2, seconds=2.0)
     assert found.memory == (12345, 12345)
     assert memory(address) == 12345
     assert found.alone_seconds < found.together_seconds
 
 
-def test_figures_say_what_is_missed() -> None:
+def test_figures_show_missed_bounds() -> None:
     alone, together = Responses(times=[0.1] * 10), Responses([0.2] * 99 + [2.0], [("two", "tres")], ["503: busy"])
-    found = {each.what: each for each in figures(Measurement(alone, 1.0, together, 5.0, 7, (100e6, 107e6)))}
+    found = {each.what: each for each in figures(LoadTest(alone, 1.0, together, 5.0, 7, (100e6, 107e6)))}
     assert (found["7 clients: errors"].value, found["7 clients: errors"].holds) == (1, False)
     assert (found["7 clients: wrong answers"].value, found["7 clients: wrong answers"].holds) == (1, False)
     assert (found["7 clients / one client"].value, found["7 clients / one client"].holds) == (2.0, False)
@@ -104,7 +104,7 @@ def test_sentences_are_real_and_different(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(set(found)) == 17
 
 
-def test_a_time_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_seconds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEARHEAD_BENCH_SECONDS", "soon")
     with pytest.raises(ConfigError, match="CLEARHEAD_BENCH_SECONDS=soon is not a number of seconds"):
         next(serve.run(peers=False))

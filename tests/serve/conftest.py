@@ -1,4 +1,4 @@
-"""One service for all tests, asked without a network, and the same on a port where a network is the point."""
+"""One service for all tests, called in process, and one on a port where the network matters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask: origins, names of the machine, tokens; and how much may be sent."""
+"""Access by origin, host name and token, and limits of the request body."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def ask(client: TestClient, method: str = "POST", **headers: str) -> tuple[int, 
     "origin",
     ["http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1:9000", "http://localhost:8000", ""],
 )
-def test_a_page_of_another_origin_cannot_use_it(client: TestClient, origin: str) -> None:
+def test_a_request_of_another_origin_is_refused(client: TestClient, origin: str) -> None:
     assert ask(client, origin=origin) == (403, "other_origin")
     assert ask(client, "GET", origin=origin) == (403, "other_origin")
     preflight = {"origin": origin, "access_control_request_method": "POST"}
     assert ask(client, "OPTIONS", **preflight) == (403, "other_origin")
 
 
-def test_its_own_pages_can(client: TestClient) -> None:
+def test_a_same_origin_request_is_allowed(client: TestClient) -> None:
     assert ask(client, origin=f"http://{HOST}", sec_fetch_site="same-origin") == (200, "")
     assert ask(client, "GET", sec_fetch_site="same-origin") == (200, "")
 
 
-def test_an_image_or_script_of_another_page_cannot_load_from_it_but_a_link_can_lead_to_it(client: TestClient) -> None:
+def test_a_cross_site_subresource_is_refused_and_a_cross_site_link_is_allowed(client: TestClient) -> None:
     assert ask(client, "GET", sec_fetch_site="cross-site", sec_fetch_mode="no-cors") == (403, "other_origin")
     assert ask(client, "GET", sec_fetch_site="same-site", sec_fetch_mode="cors") == (403, "other_origin")
     assert ask(client, "GET", sec_fetch_site="cross-site", sec_fetch_mode="navigate") == (200, "")
@@ -50,17 +50,17 @@ def test_an_image_or_script_of_another_page_cannot_load_from_it_but_a_link_can_l
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "[", "localhost@x"]
 )
-def test_a_name_that_was_made_to_point_here_is_refused(client: TestClient, host: str) -> None:
+def test_a_foreign_host_name_is_refused(client: TestClient, host: str) -> None:
     assert ask(client, host=host) == (403, "wrong_host")
     assert ask(client, host=host, origin=f"http://{host}") == (403, "wrong_host")
 
 
 @pytest.mark.parametrize("host", ["localhost:8000", "LOCALHOST", "[::1]:8000", "127.0.0.1"])
-def test_every_name_of_this_machine_is_right(client: TestClient, host: str) -> None:
+def test_every_local_host_name_is_accepted(client: TestClient, host: str) -> None:
     assert ask(client, host=host) == (200, "")
 
 
-def test_a_name_can_be_allowed(service: Service) -> None:
+def test_a_host_name_can_be_allowed(service: Service) -> None:
     client = TestClient(
         create_app(service, Access(hosts=frozenset({"model.example"}))), base_url="http://model.example"
     )
@@ -68,7 +68,7 @@ def test_a_name_can_be_allowed(service: Service) -> None:
     assert ask(client, host="localhost") == (403, "wrong_host")
 
 
-def test_a_token_is_needed_for_everything_but_health(service: Service) -> None:
+def test_every_route_but_health_requires_the_token(service: Service) -> None:
     client = TestClient(create_app(service, Access("open sesame")), base_url="http://any.example")
     assert ask(client) == (401, "no_token")
     assert ask(client, authorization="Bearer open sesam") == (401, "no_token")
@@ -82,7 +82,7 @@ def test_a_token_is_needed_for_everything_but_health(service: Service) -> None:
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
 
 
-def test_a_body_that_is_too_large_is_refused_by_what_it_says_and_by_what_comes(service: Service) -> None:
+def test_a_large_body_is_refused_by_its_header_and_by_its_bytes(service: Service) -> None:
     small = Service(service.models, Limits(body=1000))
     client = TestClient(create_app(small, Access()), base_url=f"http://{HOST}")
     answer = client.post("/translate", content=b"x" * 1001)
@@ -92,7 +92,7 @@ def test_a_body_that_is_too_large_is_refused_by_what_it_says_and_by_what_comes(s
     assert client.post("/translate", content=b"{" + b" " * 999).status_code == 400
 
 
-def test_all_bodies_together_have_a_limit(service: Service) -> None:
+def test_all_bodies_in_progress_share_a_limit(service: Service) -> None:
     small = Service(service.models, Limits(bodies=1000))
     client = TestClient(create_app(small, Access()), base_url=f"http://{HOST}")
     answer = client.post("/translate", content=b"x" * 1001)

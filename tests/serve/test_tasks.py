@@ -1,4 +1,4 @@
-"""Every route answers what the model says without a service."""
+"""Every route gives the same result as the model in Python."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def post(client: TestClient, route: str, status: int = 200, **body: Any) -> Any:
     return answer.json() if status == 200 else answer.json()["error"]["message"]
 
 
-def test_one_text_is_translated_to_one_and_several_to_several(client: TestClient, model: Of) -> None:
+def test_a_text_gives_a_translation_and_a_list_gives_a_list(client: TestClient, model: Of) -> None:
     texts = sentences(7)
     wanted = model("translator").translate(texts)
     one = post(client, "/translate", model="translator", text=texts[0], n_best=3)
@@ -43,7 +43,7 @@ def test_one_text_is_translated_to_one_and_several_to_several(client: TestClient
     assert len(set(wanted)) > 3
 
 
-def test_the_settings_of_a_search_count(client: TestClient, model: Of) -> None:
+def test_the_settings_of_the_search_are_used(client: TestClient, model: Of) -> None:
     text = sentences(1, seed=8)[0]
     found = post(client, "/translate", model="translator", text=text, beams=1)
     assert found["translation"] == model("translator").translate(text, beams=1)
@@ -147,9 +147,9 @@ def test_inputs_of_several_requests_are_computed_as_one_list(
 def test_neighbours_and_analogies(client: TestClient, model: Of) -> None:
     found = post(client, "/words", model="vectors", question="neighbours", words=["bread"], count=3)
     assert [(each["word"], each["near"]) for each in found["found"]] == model("vectors").neighbours("bread", 3)
-    asked = ["bread", "water", "house"]
-    found = post(client, "/words", model="vectors", question="analogy", words=asked, count=2, measure="dot")
-    assert [(each["word"], each["near"]) for each in found["found"]] == model("vectors").analogy(*asked, 2, "dot")
+    words = ["bread", "water", "house"]
+    found = post(client, "/words", model="vectors", question="analogy", words=words, count=2, measure="dot")
+    assert [(each["word"], each["near"]) for each in found["found"]] == model("vectors").analogy(*words, 2, "dot")
     sentence = post(client, "/words", 400, model="vectors", question="analogy", words=["bread"])
     assert sentence == "words: analogy takes 3 and not 1 words"
     sentence = post(client, "/words", 400, model="vectors", question="neighbours", words=["bred"])
@@ -158,13 +158,13 @@ def test_neighbours_and_analogies(client: TestClient, model: Of) -> None:
 
 
 @pytest.mark.parametrize("name", ["translator", "writer", "recurrent", "masked", "critic"])
-def test_a_look_is_what_the_model_shows(client: TestClient, model: Of, name: str) -> None:
+def test_look_returns_what_the_model_computes(client: TestClient, model: Of, name: str) -> None:
     text = WORDS[:23]
     wanted = model(name).look(text).to_json()
     assert post(client, "/look", model=name, text=text) == json.loads(json.dumps(wanted))
 
 
-def test_a_look_with_a_target_while_writing_and_at_an_image(client: TestClient, model: Of) -> None:
+def test_look_with_a_target_while_generating_and_with_an_image(client: TestClient, model: Of) -> None:
     seen = post(client, "/look", model="translator", text="we are eating", target="the old house", full=True)
     assert seen["tokens"]["decoder"] == ["[START]", "the", "old", "house"]
     assert {"weights", "scores", "q", "k", "v"} <= seen["attention"]["decoder.cross"].keys()
@@ -175,7 +175,7 @@ def test_a_look_with_a_target_while_writing_and_at_an_image(client: TestClient, 
     assert np.array(seen["attention"]["encoder.self"]["weights"]).shape == (2, 3, 26, 26)
 
 
-def test_what_is_too_long_to_look_into_is_refused(client: TestClient) -> None:
+def test_a_text_too_long_for_look_is_refused(client: TestClient) -> None:
     sentence = post(client, "/look", 400, model="writer", text="a" * 201)
     assert sentence == "the text has 201 tokens; the limit for looking is 200"
     assert "has one vector for each word" in post(client, "/look", 400, model="vectors", text="bread")

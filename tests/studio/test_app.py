@@ -1,4 +1,4 @@
-"""The page comes with a policy under which no text can become script, and nothing else of the disk comes with it."""
+"""The page has a policy under which no text becomes a script, and no other file is served."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_modules_are_scripts(studio: TestClient) -> None:
 @pytest.mark.parametrize(
     "path", ["/studio/..%2fapp.py", "/studio/views/..%2fhtml.py", "/studio/%2e%2e/app.py", "/studio/nothing.js"]
 )
-def test_nothing_else_is_given_out(studio: TestClient, path: str) -> None:
+def test_no_other_file_is_served(studio: TestClient, path: str) -> None:
     assert studio.get(path).status_code == 404
 
 
@@ -42,7 +42,7 @@ MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Fun
 INLINE = r"<script(?![^>]*src=)|<style| on\w+=| style="
 
 
-def test_the_page_makes_no_markup_from_texts_and_asks_nobody_else() -> None:
+def test_the_page_creates_no_markup_from_text_and_loads_nothing_external() -> None:
     for file in PAGE.iterdir():
         assert not re.search(rf"{MARKUP}|https?://", file.read_text(encoding="utf-8")), file.name
     assert not re.search(INLINE, (PAGE / "index.html").read_text(encoding="utf-8"))

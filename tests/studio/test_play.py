@@ -1,4 +1,4 @@
-"""Answers with their alternatives are those that the model itself gives."""
+"""Tokens, probabilities and alternatives are those of the model."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def test_probabilities_are_those_of_the_network(lines: Ask, model: Find) -> None
     for line in tokens:
         with torch.inference_mode():
             expected = network(torch.tensor([ids]))[0, -1].softmax(-1)
-        told = line["token"]
-        assert math.isclose(told["probability"], float(expected[told["id"]]), rel_tol=1e-4)
+        token = line["token"]
+        assert math.isclose(token["probability"], float(expected[token["id"]]), rel_tol=1e-4)
         best = expected.topk(8).indices.tolist()
-        assert [each["id"] for each in told["alternatives"]] == best
-        ids.append(told["id"])
+        assert [each["id"] for each in token["alternatives"]] == best
+        ids.append(token["id"])
 
 
-def test_it_goes_on_from_a_token_that_was_picked(lines: Ask) -> None:
+def test_it_continues_from_a_chosen_token(lines: Ask) -> None:
     *first, _ = lines(model="writer", text="abc", longest=5)
     other = first[1]["token"]["alternatives"][3]["id"]
     *second, _ = lines(model="writer", text="abc", longest=5, forced=[first[0]["token"]["id"], other])
@@ -68,7 +68,7 @@ def test_an_image_is_labelled(lines: Ask) -> None:
     assert len(line["labels"]) == 7
 
 
-def test_what_cannot_be_answered_is_one_sentence(ask: Ask, lines: Ask) -> None:
+def test_invalid_input_is_one_sentence(ask: Ask, lines: Ask) -> None:
     assert ask("play", model="nobody", text="a")[0] == 404
     assert ask("play", model="writer", text="  ") == (400, "the text for writer is empty: write something")
     assert ask("play", model="eyes", text="a") == (400, "eyes reads an image: draw or drop one")
@@ -76,7 +76,7 @@ def test_what_cannot_be_answered_is_one_sentence(ask: Ask, lines: Ask) -> None:
     assert "fills in masked tokens" in lines(model="masked", text="abc")[0]["error"]
 
 
-def test_what_ends_on_the_way_ends_with_the_reason(
+def test_a_stream_that_fails_ends_with_the_reason(
     lines: Ask, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served = service.models["writer"]

@@ -1,4 +1,4 @@
-"""Trainings are processes that outlive whoever started them."""
+"""Trainings are separate processes that outlive the server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def start(runs: Runs) -> str:
     return runs.start("lm", "builtin", "tiny", 700)
 
 
-def test_pause_go_on_and_stop(make: Callable[[str], Runs]) -> None:
+def test_pause_resume_and_stop(make: Callable[[str], Runs]) -> None:
     runs = make(SLEEPER)
     name = start(runs)
     until(lambda: "begun" in runs.log_tail(name))
@@ -76,7 +76,7 @@ def test_another_server_finds_a_training_again(make: Callable[[str], Runs]) -> N
     until(lambda: first.state(name) == "stopped")
 
 
-def test_a_process_that_was_killed_has_failed_and_goes_on_with_the_words_it_had(make: Callable[[str], Runs]) -> None:
+def test_a_killed_process_has_failed_and_resumes_with_the_same_arguments(make: Callable[[str], Runs]) -> None:
     runs = make(SLEEPER)
     name = start(runs)
     os.kill(runs.record(name).pid, signal.SIGKILL)
@@ -108,7 +108,7 @@ def test_a_training_that_wrote_its_model_is_finished(make: Callable[[str], Runs]
         runs.resume(name)
 
 
-def test_what_it_said_is_kept(make: Callable[[str], Runs]) -> None:
+def test_the_output_of_a_training_is_kept(make: Callable[[str], Runs]) -> None:
     runs = make(FAILURE)
     name = start(runs)
     until(lambda: runs.state(name) == "failed")
@@ -117,7 +117,7 @@ def test_what_it_said_is_kept(make: Callable[[str], Runs]) -> None:
         runs.finished(name)
 
 
-def test_the_command_is_one_that_anybody_could_type(make: Callable[[str], Runs], tmp_path: Path) -> None:
+def test_the_command_is_a_plain_clearhead_train(make: Callable[[str], Runs], tmp_path: Path) -> None:
     runs = make(FAILURE)
     runs.upload("my book.txt", b"once upon a time")
     name = runs.start("lm", "builtin", "small", 400, upload="my-book.txt")
@@ -140,7 +140,7 @@ def test_measurements_are_read_while_they_are_written(make: Callable[[str], Runs
     assert runs.metrics(name) == [{"step": 1, "loss": 2.5}]
 
 
-def test_no_attention_yet_is_no_mistake(make: Callable[[str], Runs]) -> None:
+def test_attention_is_empty_before_the_first_evaluation(make: Callable[[str], Runs]) -> None:
     runs = make(FAILURE)
     name = start(runs)
     assert attention(name, runs) == {"format": "clearhead-history-1", "steps": [], "attention": {}}
@@ -156,7 +156,7 @@ def test_a_name_is_never_a_path(trainings: Runs, name: str) -> None:
     ("given", "kept"),
     [("../../etc/passwd", "etc-passwd"), ("a b<script>.tsv", "a-b-script-.tsv"), (".hidden", "hidden")],
 )
-def test_an_upload_gets_a_harmless_name(trainings: Runs, given: str, kept: str) -> None:
+def test_an_upload_gets_a_safe_name(trainings: Runs, given: str, kept: str) -> None:
     assert trainings.upload(given, b"text") == kept
     assert trainings.uploaded(kept).read_bytes() == b"text"
     assert trainings.uploaded(kept).parent == trainings.notes / "uploads"

@@ -17,7 +17,7 @@ Find = Callable[[str], Model]
 TEXT = "the old house"
 
 
-def test_models_say_what_they_can(studio: TestClient) -> None:
+def test_models_are_described_by_what_they_can_do(studio: TestClient) -> None:
     found = {each["name"]: each for each in studio.get("/studio/api/models").json()}
     assert {name for name, each in found.items() if each["writes"]} == {
         "learned",
@@ -42,12 +42,12 @@ def test_models_say_what_they_can(studio: TestClient) -> None:
 
 
 def test_steps_are_those_of_the_look(ask: Ask, model: Find) -> None:
-    asked = {"kind": "decoder.cross", "layer": 1, "head": 2, "query": 0}
+    place = {"kind": "decoder.cross", "layer": 1, "head": 2, "query": 0}
     expected = model("translator").look(TEXT).steps(1, 2, 0, "decoder.cross").to_json()
-    assert ask("steps", model="translator", text=TEXT, **asked) == expected
+    assert ask("steps", model="translator", text=TEXT, **place) == expected
 
 
-def test_a_layer_that_is_not_there_is_one_sentence(ask: Ask) -> None:
+def test_a_missing_layer_is_one_sentence(ask: Ask) -> None:
     status, sentence = ask("steps", model="translator", text=TEXT, kind="decoder.cross", layer=7)
     assert (status, sentence) == (400, "decoder.cross of translator has no layer 7; choose from 0 to 1")
 
@@ -64,7 +64,7 @@ def test_each_node_of_a_beam_has_its_text(ask: Ask) -> None:
     assert ask("beam", model="critic", text=TEXT) == (400, "critic does not generate, so it has no beams")
 
 
-def test_cells_show_the_unit_that_was_asked_for(ask: Ask) -> None:
+def test_cells_show_the_requested_unit(ask: Ask) -> None:
     text = "First Line\n  second (one)\nThird"
     found = ask("cells", model="writer", text=text)
     assert "".join(found["tokens"]) == text.replace("(", "[UNK]").replace(")", "[UNK]")
@@ -75,7 +75,7 @@ def test_cells_show_the_unit_that_was_asked_for(ask: Ask) -> None:
     assert ask("cells", model="critic", text=TEXT)[0] == 400
 
 
-def test_waves_have_the_base_and_width_of_the_question(ask: Ask) -> None:
+def test_sinusoidal_positions_have_the_requested_base_and_width(ask: Ask) -> None:
     found = ask("positions", base=50, width=6, length=11)
     expected = SinusoidalPositions(6, 50.0).encode(11)
     assert found["vectors"] == [pytest.approx(row, abs=1e-4) for row in expected.tolist()]
@@ -87,7 +87,7 @@ def _by_distance(vectors: object) -> list[float]:
     return [float(products.diagonal(-distance).mean()) for distance in range(len(products))]
 
 
-def test_positions_of_a_model_are_its_own(ask: Ask, model: Find) -> None:
+def test_positions_of_a_model(ask: Ask, model: Find) -> None:
     found = ask("positions", model="learned")
     [(name, expected)] = positions(model("learned").network).items()
     assert found == {"name": name, **expected.to_json()}

@@ -1,4 +1,4 @@
-"""What is switched off changes the answer, and is on again afterwards."""
+"""Switching parts off changes the answer, and they are on again afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .conftest import Ask
 TEXT = "the old house with water"
 
 
-def test_with_nothing_off_both_sides_are_the_same(ask: Ask) -> None:
+def test_with_nothing_switched_off_both_sides_are_equal(ask: Ask) -> None:
     found = ask("what-if", model="translator", text=TEXT)
     assert found["original"] == found["changed"]
     assert (found["divergence"], found["flipped"]) == (0, 0)
@@ -53,18 +53,18 @@ def test_the_loss_of_a_language_model_is_that_of_its_text(ask: Ask, model: Calla
 
 
 @pytest.mark.parametrize("name", ["critic", "masked", "learned", "eyes", "painter"])
-def test_every_model_that_attends_can_be_asked(ask: Ask, name: str) -> None:
+def test_every_model_with_attention_is_supported(ask: Ask, name: str) -> None:
     image = base64.b64encode(png()).decode()
     found = ask("what-if", model=name, text="we are", image=image, layers=["encoder.0"] * (name in ("critic", "eyes")))
     assert len(found["words"]) == len(found["original"]["probabilities"]) > 0
 
 
-def test_a_model_with_a_table_of_positions_writes_no_further_than_it_reaches(ask: Ask) -> None:
+def test_a_model_with_learned_positions_generates_no_further_than_its_table(ask: Ask) -> None:
     assert ask("what-if", model="learned", text="we are eating")["original"]["output"].startswith("we are eating")
     assert "shorten the text" in ask("what-if", model="learned", text="bread and water " * 9)[1]
 
 
-def test_a_part_that_is_not_there_is_one_sentence(ask: Ask) -> None:
+def test_an_unknown_part_is_one_sentence(ask: Ask) -> None:
     assert ask("what-if", model="translator", text=TEXT, layers=["encoder.7"])[1].startswith(
         "'encoder.7' is not a layer of this model; it has encoder.0.self"
     )

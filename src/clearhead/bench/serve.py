@@ -100,8 +100,8 @@ class Responses:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One client, then many."""
+class LoadTest:
+    """The responses to one client, then to many at once."""
 
     alone: Responses
     alone_seconds: float
@@ -111,16 +111,14 @@ class Measurement:
     memory: tuple[float, float]  # bytes of the warm service at the start and at the end, medians of some samples
 
 
-def measure(
-    address: str, model: str, expected: Mapping[str, frozenset[str]], clients: int, seconds: float
-) -> Measurement:
+def measure(address: str, model: str, expected: Mapping[str, frozenset[str]], clients: int, seconds: float) -> LoadTest:
     """Send requests for `seconds` in total."""
     alone, alone_seconds = run_clients(address, model, expected, 1, ONE_CLIENT * seconds)
     warm, warm_seconds = run_clients(address, model, expected, clients, ONE_CLIENT * seconds)
     with sampled_memory(address) as samples:
         rest, rest_seconds = run_clients(address, model, expected, clients, (1 - 2 * ONE_CLIENT) * seconds)
     together = Responses(warm.times + rest.times, warm.wrong + rest.wrong, warm.errors + rest.errors)
-    return Measurement(alone, alone_seconds, together, warm_seconds + rest_seconds, clients, first_and_last(samples))
+    return LoadTest(alone, alone_seconds, together, warm_seconds + rest_seconds, clients, first_and_last(samples))
 
 
 @contextmanager
@@ -201,7 +199,7 @@ def memory(address: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith("process_resident_memory_bytes "))
 
 
-def figures(measured: Measurement) -> Iterator[Figure]:
+def figures(measured: LoadTest) -> Iterator[Figure]:
     """Yield the measured figures with their bounds."""
     of = f"{measured.clients} clients"
     alone, together = measured.alone, measured.together

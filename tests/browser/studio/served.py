@@ -1,4 +1,4 @@
-"""A Studio in a process of its own, so that it can be killed: `python served.py PORT RUNS TRAINER`."""
+"""A Studio in a separate process, so that it can be killed: `python served.py PORT RUNS TRAINER`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds in every view: the tour, saving, light and dark, any size, the keyboard, and texts that stay texts."""
+"""Every view: the tour, saving, themes, window sizes, the keyboard, and no markup from texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from .conftest import AtHome, Go, settled, until
+from .conftest import Go, StudioPage, settled, until
 
 VIEWS = ["play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train"]
 SAVING = ["play", "heads", "words"]  # those of the page, and one of the package's views
@@ -47,7 +47,7 @@ def test_the_tour_leads_through_ten_stops(go: Go) -> None:
     assert page.locator(".st-tour").count() == 0
 
 
-def test_the_tour_can_be_left(go: Go) -> None:
+def test_the_tour_can_be_closed(go: Go) -> None:
     page = go("positions?tour=6")
     page.get_by_role("button", name="Leave the tour").click()
     assert page.locator(".st-tour").count() == 0
@@ -113,7 +113,7 @@ def test_the_keyboard_reaches_the_view_past_the_links(go: Go) -> None:
     assert page.url.split("#")[1].startswith("heads")
 
 
-def test_a_view_takes_the_text_along(go: Go) -> None:
+def test_the_text_is_kept_when_another_view_opens(go: Go) -> None:
     page = go("heads?text=The+dog+sees+the+cat.")
     settled(page)
     page.get_by_role("link", name="Beam").click()
@@ -132,8 +132,8 @@ def test_an_unknown_link_opens_the_first_view(go: Go) -> None:
 
 
 @pytest.mark.parametrize("view", ["play", "steps", "what-if", "words"])
-def test_no_text_of_a_link_becomes_markup(go: Go, at_home: AtHome, view: str) -> None:
-    at_home.forgiven = "status of 400"
+def test_no_text_of_a_link_becomes_markup(go: Go, studio_page: StudioPage, view: str) -> None:
+    studio_page.ignored = "status of 400"
     names = ("text", "words", "word", "sum", "at", "kind", "feature", "layer", "runs", "upload", "off")
     page = go(f"{view}?{'&'.join(f'{name}={quote(EVIL)}' for name in names)}")
     page.wait_for_selector("main .st-view > *")
@@ -142,19 +142,19 @@ def test_no_text_of_a_link_becomes_markup(go: Go, at_home: AtHome, view: str) ->
     assert page.locator("img, main script").count() == 0
 
 
-def test_script_from_elsewhere_does_not_run(go: Go, at_home: AtHome) -> None:
+def test_an_inline_script_does_not_run(go: Go, studio_page: StudioPage) -> None:
     page = go("learn?")
     page.wait_for_selector(".st-idea")
     page.evaluate(
         "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.hurt = 1'}))"
     )
     assert page.evaluate("window.hurt") is None
-    at_home.forgiven = "Content Security Policy"
-    assert any(at_home.forgiven in said for said in at_home.said)
+    studio_page.ignored = "Content Security Policy"
+    assert any(studio_page.ignored in said for said in studio_page.said)
 
 
-def test_a_server_that_is_gone_is_said(go: Go, at_home: AtHome) -> None:
-    at_home.forgiven = "ERR_FAILED"
+def test_the_page_reports_a_server_that_does_not_answer(go: Go, studio_page: StudioPage) -> None:
+    studio_page.ignored = "ERR_FAILED"
     page = go("heads")
     settled(page)
     page.route("**/look", lambda route: route.abort())

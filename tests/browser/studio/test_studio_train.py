@@ -1,4 +1,4 @@
-"""Train: begin, watch, pause, go on, stop, compare; and a server that is killed takes nothing with it."""
+"""Train: start, watch, pause, resume, stop and compare; a killed server loses nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from clearhead.serve.registry import Service
 from clearhead.studio.runs import Runs
 
-from .conftest import PATIENCE, SIZE, AtHome, opened, until
+from .conftest import PATIENCE, SIZE, StudioPage, opened, until
 
 HERE = Path(__file__).parent
 LONG = 100_000  # steps: longer than any test
@@ -47,7 +47,7 @@ def end(runs: Runs) -> None:
 def visit(browser: Any, runs: Runs) -> Iterator[Open]:
     """A page of a Studio whose trainings are quick."""
     with opened(Service.load(["words"]), runs) as home:
-        watched = AtHome(browser.new_page(viewport=SIZE), home)
+        watched = StudioPage(browser.new_page(viewport=SIZE), home)
 
         def visit(link: str) -> Any:
             watched.page.goto(f"{home}/studio/#{link}")
@@ -62,7 +62,7 @@ def state(page: Any, wanted: str) -> None:
     until(page, f"document.querySelector('.st-state')?.innerText === '{wanted}'")
 
 
-def test_begin_pause_go_on_and_stop(visit: Open) -> None:
+def test_start_pause_resume_and_stop(visit: Open) -> None:
     page = visit(f"train?task=lm&steps={LONG}")
     page.get_by_role("button", name="Start").click()
     state(page, "running")
@@ -124,11 +124,11 @@ def serve(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[bytes]]]:
 
 
 def answers(port: int) -> bool:
-    with closing(socket.socket()) as asked:
-        return asked.connect_ex(("127.0.0.1", port)) == 0
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_a_killed_server_loses_nothing_and_the_page_says_so_and_comes_back(
+def test_a_killed_server_loses_nothing_and_the_page_reconnects(
     browser: Any, runs: Runs, serve: Callable[[int], subprocess.Popen[bytes]]
 ) -> None:
     port = free_port()
@@ -158,7 +158,7 @@ def test_a_real_training_learns_and_its_model_can_be_used(browser: Any, tmp_path
     book = tmp_path / "book.txt"
     book.write_text("the cat sees a dog and the dog sees a cat.\n" * 200, encoding="utf-8")
     with opened(Service.load(["words"]), Runs(tmp_path / "runs")) as home:
-        watched = AtHome(browser.new_page(viewport=SIZE), home)
+        watched = StudioPage(browser.new_page(viewport=SIZE), home)
         page = watched.page
         page.goto(f"{home}/studio/#train?task=lm&steps=40")
         page.locator("input[type=file]").set_input_files(book)
