@@ -1,4 +1,4 @@
-"""The load test itself: it must see a wrong answer, an error and a slow client."""
+"""The load test detects wrong responses, errors and slow clients."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 
 from clearhead.bench import serve
 from clearhead.bench.serve import (
-    Heard,
-    Measured,
-    begin_and_end,
-    crowd,
+    LoadTest,
+    Responses,
     figures,
+    first_and_last,
     measure,
     memory,
     quantile,
     real_sentences,
+    run_clients,
 )
 from clearhead.errors import ConfigError
 
-WANTED = {"one": frozenset({"uno"}), "two": frozenset({"dos", "Dos"}), "three": frozenset({"tres"})}
+EXPECTED = {"one": frozenset({"uno"}), "two": frozenset({"dos", "Dos"}), "three": frozenset({"tres"})}
 
 
 class Service(BaseHTTPRequestHandler):
@@ -62,30 +62,30 @@ def address() -> Iterator[str]:
 
 
 def test_every_answer_is_checked(address: str) -> None:
-    heard, seconds = crowd(address, "en-es", WANTED, clients=3, seconds=0.2)
-    assert len(heard.times) >= 3  # each client asks at least once, and begins with another sentence
+    found, seconds = run_clients(address, "en-es", EXPECTED, clients=3, seconds=0.2)
+    assert len(found.times) >= 3  # each client asks at least once, and begins with another sentence
     assert seconds >= 0.2
-    assert set(heard.wrong) == {("two", "tres")}
-    assert all(error.startswith("503") for error in heard.errors)
-    assert heard.errors
+    assert set(found.wrong) == {("two", "tres")}
+    assert all(error.startswith("503") for error in found.errors)
+    assert found.errors
 
 
-def test_nobody_there_is_an_error() -> None:
-    heard, _ = crowd("http://127.0.0.1:9", "en-es", WANTED, clients=1, seconds=0.05)
-    assert heard.errors[0].startswith("ConnectionRefusedError")
-    assert not heard.times
+def test_a_refused_connection_is_an_error() -> None:
+    found, _ = run_clients("http://127.0.0.1:9", "en-es", EXPECTED, clients=1, seconds=0.05)
+    assert found.errors[0].startswith("ConnectionRefusedError")
+    assert not found.times
 
 
-def test_all_of_it_is_measured(address: str) -> None:
-    found = measure(address, "en-es", WANTED, clients=2, seconds=2.0)
+def test_times_and_memory_are_measured(address: str) -> None:
+    found = measure(address, "en-es", EXPECTED, clients=2, seconds=2.0)
     assert found.memory == (12345, 12345)
     assert memory(address) == 12345
     assert found.alone_seconds < found.together_seconds
 
 
-def test_figures_say_what_is_missed() -> None:
-    alone, together = Heard(times=[0.1] * 10), Heard([0.2] * 99 + [2.0], [("two", "tres")], ["503: busy"])
-    found = {each.what: each for each in figures(Measured(alone, 1.0, together, 5.0, 7, (100e6, 107e6)))}
+def test_figures_show_missed_bounds() -> None:
+    alone, together = Responses(times=[0.1] * 10), Responses([0.2] * 99 + [2.0], [("two", "tres")], ["503: busy"])
+    found = {each.what: each for each in figures(LoadTest(alone, 1.0, together, 5.0, 7, (100e6, 107e6)))}
     assert (found["7 clients: errors"].value, found["7 clients: errors"].holds) == (1, False)
     assert (found["7 clients: wrong answers"].value, found["7 clients: wrong answers"].holds) == (1, False)
     assert (found["7 clients / one client"].value, found["7 clients / one client"].holds) == (2.0, False)
@@ -104,7 +104,7 @@ def test_sentences_are_real_and_different(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(set(found)) == 17
 
 
-def test_a_time_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_seconds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEARHEAD_BENCH_SECONDS", "soon")
     with pytest.raises(ConfigError, match="CLEARHEAD_BENCH_SECONDS=soon is not a number of seconds"):
         next(serve.run(peers=False))
@@ -112,5 +112,5 @@ def test_a_time_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_memory_is_compared_by_medians_of_its_samples() -> None:
     up_and_down = [10.0, 30.0, 10.0, 12.0, 11.0, 90.0, 11.0, 12.0, 11.0, 40.0, 11.0, 11.0, 10.0, 11.0, 13.0]
-    assert begin_and_end(up_and_down) == (10.0, 11.0)
-    assert begin_and_end([7.0]) == (7.0, 7.0)
+    assert first_and_last(up_and_down) == (10.0, 11.0)
+    assert first_and_last([7.0]) == (7.0, 7.0)

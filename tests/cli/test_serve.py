@@ -26,12 +26,12 @@ def served(*words: str, verb: str = "serve") -> Iterator[tuple[subprocess.Popen[
     command = [sys.executable, "-m", "clearhead", verb, *words, "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    said = ""
-    while not said.endswith("}\n"):
+    announced = ""
+    while not announced.endswith("}\n"):
         line = process.stdout.readline()
-        assert line, "it ended before it said where it is"
-        said += line
-    yield process, json.loads(said)
+        assert line, "it ended before it announced its address"
+        announced += line
+    yield process, json.loads(announced)
     process.kill()
     process.communicate()
 
@@ -47,17 +47,17 @@ def ask(address: str, route: str, body: dict[str, Any]) -> Any:
         return json.load(answer)
 
 
-def test_it_serves_several_models_and_finishes_what_it_began() -> None:
-    with served("vectors=words", "shakespeare") as (process, said):
-        assert said["models"] == ["vectors", "shakespeare"]
-        found = ask(said["address"], "/words", {"model": "vectors", "question": "neighbours", "words": ["king"]})
+def test_it_serves_several_models_and_finishes_requests_in_progress() -> None:
+    with served("vectors=words", "shakespeare") as (process, announced):
+        assert announced["models"] == ["vectors", "shakespeare"]
+        found = ask(announced["address"], "/words", {"model": "vectors", "question": "neighbours", "words": ["king"]})
         assert len(found["found"]) == 10
         long = {"model": "shakespeare", "prompt": "ROMEO:", "max_tokens": 90, "seed": 1}
-        begun = 'clearhead_batch_rows_count{model="shakespeare"} 1\n'
+        begun = 'clearhead_batch_rows_count{model="shakespeare"} 1.0\n'
         answers: list[Any] = []
-        client = threading.Thread(target=lambda: answers.append(ask(said["address"], "/v1/completions", long)))
+        client = threading.Thread(target=lambda: answers.append(ask(announced["address"], "/v1/completions", long)))
         client.start()
-        while begun not in read(said["address"], "/metrics"):
+        while begun not in read(announced["address"], "/metrics"):
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         client.join()
@@ -66,13 +66,13 @@ def test_it_serves_several_models_and_finishes_what_it_began() -> None:
         assert process.stderr is not None
         assert process.stderr.read() == ""
         with pytest.raises(OSError, match="refused"):
-            ask_once(said["address"])
+            ask_once(announced["address"])
 
 
 @pytest.mark.parametrize(("verb", "more"), [("serve", ()), ("studio", ("--no-browser",))])
-def test_ctrl_c_is_how_it_is_stopped_and_no_failure(verb: str, more: tuple[str, ...]) -> None:
-    with served("words", *more, verb=verb) as (process, said):
-        urllib.request.urlopen(said["address"].removesuffix("/studio/") + "/health", timeout=60).close()
+def test_ctrl_c_stops_it_with_exit_code_0(verb: str, more: tuple[str, ...]) -> None:
+    with served("words", *more, verb=verb) as (process, announced):
+        urllib.request.urlopen(announced["address"].removesuffix("/studio/") + "/health", timeout=60).close()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
         assert process.stderr is not None
@@ -91,8 +91,11 @@ def ask_once(address: str) -> None:
             ["words", "--host", "0.0.0.0"],
             "--host 0.0.0.0 opens the service to other machines: give it a --token",
         ),
-        (["words", "--token", ""], "the token is empty or has characters that no HTTP header carries; choose another"),
-        (["words", "--token", "schlüssel"], "the token is empty or has characters that no HTTP header carries"),
+        (
+            ["words", "--token", ""],
+            "the token is empty or has characters that an HTTP header cannot carry; choose another",
+        ),
+        (["words", "--token", "schlüssel"], "the token is empty or has characters that an HTTP header cannot carry"),
         (["words", "words", "--port", "0"], "two models are called words; give one of them another name: NAME=words"),
         (["wrds", "--port", "0"], "no such run directory or model: wrds; did you mean words?"),
         (["words", "--host", "203.0.113.7", "--token", "x"], "cannot listen on 203.0.113.7, port 8000: "),
@@ -115,17 +118,17 @@ def test_a_port_that_is_taken_is_one_sentence(capsys: pytest.CaptureFixture[str]
 def test_the_token_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     from clearhead.serve import server
 
-    places: list[server.Place] = []
-    monkeypatch.setattr(server, "run", lambda _service, place, _listening: places.append(place))
+    addresses: list[server.Address] = []
+    monkeypatch.setattr(server, "run", lambda _service, address, _listening: addresses.append(address))
     monkeypatch.setenv("CLEARHEAD_TOKEN", "open sesame")
     assert (
         _run(["serve", "words", "--host", "0.0.0.0", "--port", "0", "--allow-host", "Model.example"], debug=False) == 0
     )
-    assert places[0].token == "open sesame"
-    assert places[0].access.hosts >= {"localhost", "model.example"}
+    assert addresses[0].token == "open sesame"
+    assert addresses[0].access.hosts >= {"localhost", "model.example"}
 
 
-def test_what_is_missing_is_named() -> None:
+def test_a_missing_package_is_named() -> None:
     code = "import sys; sys.modules['fastapi'] = None; from clearhead.cli.main import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     command = [sys.executable, "-c", code, "serve", "words"]

@@ -1,4 +1,4 @@
-"""`clearhead studio`: the models that it opens with, and what it says."""
+"""`clearhead studio`: the models that it opens with, and its output."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from clearhead import bundled
 from clearhead.cli.main import main
-from clearhead.cli.studio import _first
 
 pytest.importorskip("fastapi", reason="needs the Studio: pip install 'clearhead[studio]'")
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the Studio was opened with; it says that it is ready and ends."""
     seen: dict[str, Any] = {}
 
@@ -25,7 +25,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         on_ready("http://127.0.0.1:7/studio/")
         service.close()
 
-    monkeypatch.setattr("clearhead.serve.studio.opening.open_studio", open_studio)
+    monkeypatch.setattr("clearhead.studio.app.open_studio", open_studio)
     monkeypatch.setattr("typer.launch", lambda address: seen.update(launched=address))
     return seen
 
@@ -36,11 +36,9 @@ def run(*words: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_it_opens_the_browser_with_the_models_that_were_named(
-    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_opens_the_browser_with_the_given_models(opened: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert run("words", "--port", "7", "--runs", "elsewhere") == 0
-    assert asked == {
+    assert opened == {
         "models": ["words"],
         "runs": Path("elsewhere"),
         "port": 7,
@@ -49,16 +47,18 @@ def test_it_opens_the_browser_with_the_models_that_were_named(
     assert capsys.readouterr().out == "the Studio is open at http://127.0.0.1:7/studio/ with words (Ctrl-C stops it)\n"
 
 
-def test_json_and_no_browser(asked: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_no_browser(opened: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert run("words", "--no-browser", "--json") == 0
-    assert "launched" not in asked
+    assert "launched" not in opened
     assert json.loads(capsys.readouterr().out) == {"address": "http://127.0.0.1:7/studio/", "models": ["words"]}
 
 
-def test_a_model_that_is_not_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_model_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("nonesuch") == 2
     assert "no such run directory or model: nonesuch" in capsys.readouterr().err
 
 
-def test_the_translator_comes_first() -> None:
-    assert _first("en-es", ["digits", "en-es", "words"]) == ["en-es", "digits", "words"]
+def test_without_names_all_bundled_models_open_and_the_translator_comes_first(opened: dict[str, Any]) -> None:
+    assert run("--no-browser") == 0
+    assert opened["models"][0] == "en-es"
+    assert sorted(opened["models"]) == bundled.names()

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead import config
 from clearhead.decode import Settings, SpecialTokens, generate_batch
 from clearhead.engines.native.compiler import load_library
 from clearhead.engines.native.engine import NativeEngine
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import default_config, override_config
+from clearhead.tasks.base.network import build_network
 
 VOCABULARY = 37
 POSITIONS = ("none", "sinusoidal", "learned", "rotary", "alibi", "t5")
@@ -29,7 +30,9 @@ SMALL = ("model.dim=12", "model.heads=3", "model.layers=2", "model.inner=29", "m
 def make(task: str, *parts: str, seed: int = 5, vocabulary: int = VOCABULARY) -> nn.Module:
     """A model whose biases and gains are not 0 and 1."""
     torch.manual_seed(seed)
-    network = build(config.override(config.defaults(task), [*SMALL, *parts]), Sizes(vocabulary=vocabulary)).eval()
+    network = build_network(
+        override_config(default_config(task), [*SMALL, *parts]), Sizes(vocabulary=vocabulary)
+    ).eval()
     for weight in network.parameters():
         nn.init.normal_(weight, std=0.4)
     return network

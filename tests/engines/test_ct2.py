@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from clearhead.config import CONFIGS, Task
 from clearhead.decode import Hypothesis, Prompts, Settings, SpecialTokens, generate, generate_batch
 from clearhead.engines import ct2
 from clearhead.engines.ct2 import Ct2Engine, open_ct2
 from clearhead.engines.ct2_export import export, numbers
 from clearhead.errors import ConfigError, EngineError
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 
 library = pytest.importorskip("ctranslate2")
 
@@ -22,11 +23,13 @@ SPECIAL = SpecialTokens(pad=0, start=2, stop=3)
 LENGTHS = (3, 11, 7, 1, 5, 13, 2, 17, 3)
 
 
-def make(task: Task, seed: int = 3, **settings: Any) -> Any:
+def make(task: str, seed: int = 3, **settings: Any) -> Any:
     """A network that stops now and then, and says something else of every source."""
     torch.manual_seed(seed)
     small = {"dim": 28, "heads": 2, "layers": 2, "inner": 17, "dropout": 0.0, "max_length": 61, "tied": False}
-    network = build(CONFIGS[task].model_validate({"model": {**small, **settings}}), Sizes(vocabulary=V)).eval()
+    network = build_network(
+        TASKS[task].config_type().model_validate({"model": {**small, **settings}}), Sizes(vocabulary=V)
+    ).eval()
     with torch.no_grad():
         for weight in network.parameters():
             weight.add_(0.3 * torch.randn_like(weight))
@@ -257,9 +260,7 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(writer: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("task", ["translate", "lm"])
-def test_a_copy_that_says_something_else_is_refused(
-    task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_that_says_something_else_is_refused(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = make(task, seed=7)
     monkeypatch.setattr(ct2, "export", lambda _, *rest, **more: export(wrong, *rest, **more))
     with pytest.raises(EngineError, match=r"the copy for CTranslate2 generates token \d+ where another one has"):

@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearhead.config import CONFIGS, Task
 from clearhead.engines import ct2_export
 from clearhead.errors import EngineError
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 from clearhead.text import Tokenizer
 
 V, START, STOP = 37, 2, 3
@@ -47,11 +48,11 @@ def name(settings: dict[str, Any]) -> str:
     return ",".join(f"{key}={value}" for key, value in settings.items()) or "usual"
 
 
-def make(task: Task, **settings: Any) -> Any:
+def make(task: str, **settings: Any) -> Any:
     """A network whose biases and gains are not those of a fresh one, which would hide errors."""
     torch.manual_seed(3)
-    model = CONFIGS[task].model_validate({"model": {**SMALL, **settings}})
-    network = build(model, Sizes(vocabulary=V)).eval()
+    model = TASKS[task].config_type().model_validate({"model": {**SMALL, **settings}})
+    network = build_network(model, Sizes(vocabulary=V)).eval()
     with torch.no_grad():
         for weight in network.parameters():
             weight.add_(0.2 * torch.randn_like(weight))
@@ -121,7 +122,7 @@ def test_a_language_model_says_the_same_of_every_token(settings: dict[str, Any],
         ("lm", {"objective": "masked"}, "MaskedLanguageModel: only Transformers that translate"),
     ],
 )
-def test_what_cannot_be_expressed_is_named(task: Task, settings: dict[str, Any], named: str, tmp_path: Path) -> None:
+def test_what_cannot_be_expressed_is_named(task: str, settings: dict[str, Any], named: str, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     with pytest.raises(EngineError, match=f"CTranslate2 cannot express {named}.*; use another engine"):
         saved(make(task, **settings), tmp_path)

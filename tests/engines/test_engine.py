@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from clearhead import config
 from clearhead.decode import Settings, SpecialTokens
 from clearhead.engines import engine
 from clearhead.engines.engine import COMPILE_MIN_TEXTS, Engines
@@ -15,7 +14,9 @@ from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.torchscript import TorchScriptEngine
 from clearhead.errors import ConfigError, EngineError
 from clearhead.look.interventions import heads_off, positions_off, scale_off
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import default_config, override_config
+from clearhead.tasks.base.network import build_network
 
 needs_compiler = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 SPECIAL = SpecialTokens(pad=0, start=1, stop=2)
@@ -24,7 +25,7 @@ SPECIAL = SpecialTokens(pad=0, start=1, stop=2)
 def make(*parts: str) -> nn.Module:
     torch.manual_seed(3)
     small = ("model.dim=12", "model.heads=3", "model.layers=1", *parts)
-    return build(config.override(config.defaults("translate"), small), Sizes(vocabulary=23)).eval()
+    return build_network(override_config(default_config("translate"), small), Sizes(vocabulary=23)).eval()
 
 
 def refuse() -> None:

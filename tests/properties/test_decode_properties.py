@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clearhead.config import CONFIGS, ContextName, PositionName, Task, TokenizerKind
+from clearhead.config import ContextName, PositionName, TokenizerKind
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, generate, stream_tokens, text_pieces
-from clearhead.models.build import Sizes, build
+from clearhead.run import Sizes
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import build_network
 from clearhead.text import Tokenizer
 
 V, STOP = 13, 1
@@ -31,7 +33,7 @@ SHARP = 9.0  # as if trained: what an untrained model says is almost the same fo
 class System:
     """A model by its task and what of its configuration is not the default."""
 
-    task: Task
+    task: str
     setting: tuple[tuple[str, Any], ...]
 
     def __str__(self) -> str:
@@ -41,11 +43,11 @@ class System:
     def built(self, seed: int) -> Any:
         torch.default_generator.manual_seed(seed)
         patch = {"patch": 2} if self.task == "caption" else {}
-        config = CONFIGS[self.task].model_validate({"model": {**SMALL, **patch, **dict(self.setting)}})
-        return build(config, SIZES).double().eval()
+        config = TASKS[self.task].config_type().model_validate({"model": {**SMALL, **patch, **dict(self.setting)}})
+        return build_network(config, SIZES).double().eval()
 
 
-def system(task: Task, **setting: Any) -> System:
+def system(task: str, **setting: Any) -> System:
     return System(task, tuple(setting.items()))
 
 

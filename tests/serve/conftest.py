@@ -1,4 +1,4 @@
-"""One service for all tests, asked without a network, and the same on a port where a network is the point."""
+"""One service for all tests, called in process, and one on a port where the network matters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from starlette.testclient import TestClient
 
 from clearhead import Predictor
 from clearhead.serve.app import create_app
-from clearhead.serve.guard import Access
 from clearhead.serve.limits import Limits
 from clearhead.serve.registry import Service
-from clearhead.serve.server import Place, make_server
+from clearhead.serve.security import Access
+from clearhead.serve.server import Address, make_server
 
 from .setting import make_all
 
@@ -66,14 +66,14 @@ def open_service(runs: list[str]) -> Open:
 
 @contextmanager
 def opened(runs: list[str], limits: Limits, token: str | None = None) -> Iterator[str]:
-    place = Place(port=0, token=token)
-    server, listening = make_server(Service.load(runs, limits), place), place.listen()
+    place = Address(port=0, token=token)
+    server, listening = make_server(create_app(Service.load(runs, limits), place.access), limits), place.listen()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:
         time.sleep(0.01)
     try:
-        yield place.address(listening)
+        yield place.url(listening)
     finally:
         server.should_exit = True
         thread.join()

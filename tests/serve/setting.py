@@ -1,4 +1,4 @@
-"""Small models of every task with unequal sizes and random weights: wrong in what they say, but always the same."""
+"""Small models of every task with unequal sizes and fixed random weights."""
 
 from __future__ import annotations
 

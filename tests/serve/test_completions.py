@@ -129,7 +129,7 @@ def test_a_long_prompt_is_read_in_parts(client: TestClient, monkeypatch: pytest.
         ({"model": "learned", "prompt": "we are", "max_tokens": 22}, "learned reads 23 tokens at most, and there are"),
         ({"prompt": "a" * 490, "max_tokens": 11}, "writer reads 500 tokens at most, and there are 501; shorten"),
         ({"prompt": ["a"] * 128, "max_tokens": 65}, "8,320 tokens are more than the 8,192 of one request"),
-        ({"prompt": ["a"] * 9, "n": 15}, "135 texts are more than the 128 of one request; send them apart"),
+        ({"prompt": ["a"] * 9, "n": 15}, "the request has 135 texts; the limit is 128: split it into several requests"),
         ({"prompt": [3, 100000]}, "there is no token 100000: the vocabulary has "),
         ({"prompt": []}, "there is nothing to answer: the list is empty"),
         ({"prompt": "a", "stop": [""]}, "stop."),

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is one sentence with a 4xx status, and the service goes on."""
+"""Malformed requests get a 4xx status and one sentence, and the service keeps running."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ from starlette.testclient import TestClient
 from .setting import png
 
 JSON = {"content-type": "application/json"}
-ROUTES = ["/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/translate", "/classify", "/caption", "/words"]
+ROUTES = [
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/embeddings",
+    "/translate",
+    "/classify",
+    "/caption",
+    "/words",
+    "/predict",
+]
 
 
 @pytest.fixture
-def careful(client: TestClient) -> TestClient:
-    """A client that shows a failure as what others see of it."""
+def safe_client(client: TestClient) -> TestClient:
+    """A client that gets a 500 instead of the exception."""
     return TestClient(client.app, base_url=str(client.base_url), raise_server_exceptions=False)
 
 
@@ -58,14 +67,14 @@ BODIES = {
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("route", [*ROUTES, "/look"])
-def test_a_strange_body_is_a_mistake(careful: TestClient, route: str, body: bytes) -> None:
-    refused(careful, route, body)
+def test_a_malformed_body_is_refused(safe_client: TestClient, route: str, body: bytes) -> None:
+    refused(safe_client, route, body)
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "multipart/form-data", "multipart/form-data; boundary=x", "x"])
-def test_a_body_of_another_kind_is_a_mistake(careful: TestClient, kind: str) -> None:
+def test_another_content_type_is_refused(safe_client: TestClient, kind: str) -> None:
     for route in (*ROUTES, "/look"):
-        refused(careful, route, b'{"model": "nobody"}', {"content-type": kind})
+        refused(safe_client, route, b'{"model": "nobody"}', {"content-type": kind})
 
 
 @pytest.mark.parametrize(
@@ -84,16 +93,16 @@ def test_a_body_of_another_kind_is_a_mistake(careful: TestClient, kind: str) -> 
         "=x",
     ],
 )
-def test_a_name_is_never_a_path(careful: TestClient, name: str) -> None:
-    answer = careful.post("/translate", json={"model": name, "text": "a"})
+def test_a_name_is_never_a_path(safe_client: TestClient, name: str) -> None:
+    answer = safe_client.post("/translate", json={"model": name, "text": "a"})
     assert answer.status_code == 404
     assert answer.json()["error"]["message"].startswith("there is no model called ")
-    assert name == "" or careful.get("/v1/models/" + quote(name, safe="")).status_code == 404
+    assert name == "" or safe_client.get("/v1/models/" + quote(name, safe="")).status_code == 404
 
 
-def test_the_folder_of_a_model_is_never_told(careful: TestClient, runs: list[str]) -> None:
+def test_no_error_reveals_the_folder_of_a_model(safe_client: TestClient, runs: list[str]) -> None:
     folder = runs[0].rpartition("/")[0]
-    asked: list[tuple[str, dict[str, Any]]] = [
+    requests: list[tuple[str, dict[str, Any]]] = [
         ("/translate", {"model": "writer", "text": "a"}),
         ("/look", {"model": "vectors", "text": "a"}),
         ("/look", {"model": "critic", "text": "a", "target": "b"}),
@@ -101,8 +110,8 @@ def test_the_folder_of_a_model_is_never_told(careful: TestClient, runs: list[str
         ("/v1/completions", {"model": "eyes", "prompt": "a"}),
         ("/v1/embeddings", {"model": "learned", "input": "bread" * 50}),
     ]
-    for route, body in asked:
-        answer = careful.post(route, json=body)
+    for route, body in requests:
+        answer = safe_client.post(route, json=body)
         assert answer.status_code == 400
         assert folder not in answer.text
         assert "/tmp" not in answer.text
@@ -128,65 +137,65 @@ def saved(kind: str) -> bytes:
 
 
 IMAGES = {
-    "no image": (b"GIF89a", "image: this is none of PNG, JPEG, WEBP, GIF, BMP"),
-    "nothing": (b"", "image: this is none of PNG, JPEG, WEBP, GIF, BMP"),
-    "a bomb": (claimed(60_000, 60_000), "image: it has far more pixels, where 16,000,000 are read; scale it down"),
+    "no image": (b"GIF89a", "image: this is not one of PNG, JPEG, WEBP, GIF, BMP"),
+    "nothing": (b"", "image: this is not one of PNG, JPEG, WEBP, GIF, BMP"),
+    "a bomb": (claimed(60_000, 60_000), "image: it has too many pixels; the limit is 16,000,000: scale it down"),
     "a large one": (
         claimed(5000, 5000),
-        "image: it has 5,000 × 5,000 pixels, where 16,000,000 are read; scale it down",
+        "image: it has 5,000 × 5,000 pixels; the limit is 16,000,000: scale it down",
     ),
-    "cut off": (png(300, 300)[:5000], "image: is a damaged image"),
-    "damaged": (claimed(300, 300), "image: is a damaged image"),
-    "a format that starts other programs": (saved("EPS"), "image: this is none of PNG, JPEG, WEBP, GIF, BMP"),
-    "a text": (b"<svg onload=alert(1)>", "image: this is none of PNG, JPEG, WEBP, GIF, BMP"),
+    "cut off": (png(300, 300)[:5000], "image: the file is damaged"),
+    "damaged": (claimed(300, 300), "image: the file is damaged"),
+    "a format that starts other programs": (saved("EPS"), "image: this is not one of PNG, JPEG, WEBP, GIF, BMP"),
+    "a text": (b"<svg onload=alert(1)>", "image: this is not one of PNG, JPEG, WEBP, GIF, BMP"),
 }
 
 
 @pytest.mark.parametrize(("content", "sentence"), IMAGES.values(), ids=IMAGES)
-def test_a_strange_image_is_a_mistake(careful: TestClient, content: bytes, sentence: str) -> None:
+def test_a_malformed_image_is_refused(safe_client: TestClient, content: bytes, sentence: str) -> None:
     body = json.dumps({"model": "eyes", "image": base64.b64encode(content).decode()}).encode()
-    assert refused(careful, "/classify", body).startswith(sentence)
-    form = careful.post("/classify", data={"model": "eyes"}, files={"image": ("a.png", content, "image/png")})
+    assert refused(safe_client, "/classify", body).startswith(sentence)
+    form = safe_client.post("/classify", data={"model": "eyes"}, files={"image": ("a.png", content, "image/png")})
     assert form.status_code == 400
 
 
-def test_what_is_no_base64_is_a_mistake(careful: TestClient) -> None:
+def test_invalid_base64_is_refused(safe_client: TestClient) -> None:
     for image in ("*", "abc", "é", "data:image/png;base64", "\n"):
         body = json.dumps({"model": "eyes", "image": image}).encode()
-        assert refused(careful, "/classify", body).startswith("image: this is no")
+        assert refused(safe_client, "/classify", body).startswith("image: this is not")
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
-def test_every_usual_format_is_read(careful: TestClient, kind: str) -> None:
+def test_every_supported_image_format_is_read(safe_client: TestClient, kind: str) -> None:
     image = base64.b64encode(saved(kind)).decode()
-    assert careful.post("/classify", json={"model": "eyes", "image": image}).status_code == 200
+    assert safe_client.post("/classify", json={"model": "eyes", "image": image}).status_code == 200
 
 
-def test_a_form_of_many_parts_is_a_mistake(careful: TestClient) -> None:
+def test_a_form_with_too_many_parts_is_refused(safe_client: TestClient) -> None:
     many = {f"field{number}": "x" for number in range(50)}
-    assert careful.post("/classify", data=many, files={"image": ("a.png", png())}).status_code == 400
+    assert safe_client.post("/classify", data=many, files={"image": ("a.png", png())}).status_code == 400
     two = [("image", ("a.png", png())), ("image", ("b.png", png()))]
-    assert careful.post("/classify", data={"model": "eyes"}, files=two).status_code == 400
+    assert safe_client.post("/classify", data={"model": "eyes"}, files=two).status_code == 400
 
 
 # --- addresses ---
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/../etc/passwd", "/%00", "/v1/models/%2e%2e", "/%ff", "/docs", "/redoc"])
-def test_an_address_that_does_not_exist(careful: TestClient, path: str) -> None:
-    answer = careful.get(path)
+def test_an_unknown_address_is_a_404(safe_client: TestClient, path: str) -> None:
+    answer = safe_client.get(path)
     assert answer.status_code == 404
     assert answer.json()["error"]["type"] == "not_found_error"
 
 
-def test_another_method(careful: TestClient) -> None:
+def test_a_wrong_method_is_a_405(safe_client: TestClient) -> None:
     for method in ("GET", "PUT", "DELETE", "OPTIONS"):
-        answer = careful.request(method, "/translate")
+        answer = safe_client.request(method, "/translate")
         assert answer.status_code == 405
         assert answer.headers["allow"] == "POST"
-    assert careful.get("/translate").json()["error"]["message"].startswith("this address answers another method")
+    assert safe_client.get("/translate").json()["error"]["message"].startswith("this address answers another method")
 
 
-def test_script_in_a_name_comes_back_as_json_only(careful: TestClient) -> None:
-    answer = careful.post("/translate", json={"model": "<script>alert(1)</script>", "text": "<img onerror=x>"})
+def test_markup_in_a_name_comes_back_only_as_json(safe_client: TestClient) -> None:
+    answer = safe_client.post("/translate", json={"model": "<script>alert(1)</script>", "text": "<img onerror=x>"})
     assert answer.headers["content-type"] == "application/json"

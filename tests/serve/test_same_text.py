@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 import pytest
 from tests.generation_cases import CASES, Case
 
-from clearhead.api import Model, load
+from clearhead import Predictor, load
 
 from .conftest import LIMITS, opened
 from .setting import CHARACTERS, make
 
-Of = Callable[[str], Model]
+Of = Callable[[str], Predictor]
 MODELS = ["writer", "windowed", "recurrent"]
 OTHERS = 16
 
@@ -45,7 +45,7 @@ def model(paths: dict[str, str]) -> Of:
     return cache(lambda name: load(paths[name]))
 
 
-def expected(model: Model, case: Case) -> str:
+def expected(model: Predictor, case: Case) -> str:
     text: str = model.generate(case.prompt, max_tokens=case.max_tokens, stops=case.stops, **case.python)
     return text[len(case.prompt) :]
 

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from clearhead.decode import Settings
-from clearhead.serve.failures import Refused
+from clearhead.serve.errors import RequestError
 from clearhead.serve.generation import generated_chunks
 from clearhead.serve.text_row import GenerationRequest, TextChunk
 from clearhead.serve.worker import Job, ThreadQueue, while_connected
@@ -86,5 +86,5 @@ def test_no_more_is_waited_for_when_the_time_is_over() -> None:
 
     assert run(read, NEVER, 5, 3, 2) == [5, 3, 2]
     for items in [(), (5,), (5, 3, 2)]:
-        with pytest.raises(Refused, match=r"^this took longer than 0.01 seconds; ask for less at a time$"):
+        with pytest.raises(RequestError, match=r"^this took longer than 0.01 seconds; ask for less at a time$"):
             run(read, 0.01, *items)

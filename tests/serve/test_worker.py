@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clearhead.errors import ConfigError
-from clearhead.serve.failures import Refused
+from clearhead.serve.errors import RequestError
 from clearhead.serve.limits import Limits
 from clearhead.serve.metrics import Metrics
 from clearhead.serve.worker import Job, Worker, compute_together
@@ -67,7 +67,7 @@ def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
         waiting = slow.jobs(2, 3)
         worker.submit(waiting)
         sentence = "squares is busy: its queue has room for 1 more and the request has 2; try again"
-        with pytest.raises(Refused, match=sentence) as found:
+        with pytest.raises(RequestError, match=sentence) as found:
             worker.submit(slow.jobs(4, 5))
         assert (found.value.status, found.value.headers) == (429, {"Retry-After": "1"})
         assert worker.waiting == 2
@@ -159,7 +159,7 @@ def test_closing_finishes_what_is_there_and_takes_nothing_new() -> None:
     closing.start()
     while not worker._closing:
         time.sleep(0.01)
-    with pytest.raises(Refused, match="the service is stopping; try again when it is back"):
+    with pytest.raises(RequestError, match="the service is stopping; try again when it is back"):
         worker.submit(slow.jobs(4))
     slow.go.set()
     closing.join(WAIT)

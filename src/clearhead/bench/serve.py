@@ -1,8 +1,8 @@
-"""`clearhead bench serve`: many clients at once, every answer checked.
+"""`clearhead bench serve`: a load test with 64 clients, every response checked.
 
-The service is a process of its own, as a user starts it. First one client asks again and again, then 64 at the same
-time, each with real sentences for `en-es`; every answer is compared with the translation that the model gives without
-a service. `CLEARHEAD_BENCH_SECONDS` makes it shorter than five minutes.
+The service runs in a separate process, as a user starts it. First one client sends requests in sequence, then 64 in
+parallel, all with real sentences for `en-es`; every response is compared with the translation that the model gives
+without a service. `CLEARHEAD_BENCH_SECONDS` shortens the five minutes.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from clearhead.bench.measure import Measurement
 from clearhead.errors import ConfigError
 
 MODEL, CLIENTS, SECONDS, SENTENCES = "en-es", 64, 300.0, 500
-ALONE = 0.1  # of the time, for the one client
+ONE_CLIENT = 0.1  # share of the time with one client
 JSON = {"Content-Type": "application/json"}
 
 
 def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - there is no other service to compare with
-    """Every figure, when all is measured."""
+    """Yield every figure when all is measured."""
     seconds = _seconds()
-    wanted = translations(MODEL, SENTENCES)
+    expected = translations(MODEL, SENTENCES)
     with service(MODEL) as address:
-        measured = measure(address, MODEL, wanted, CLIENTS, seconds)
+        measured = measure(address, MODEL, expected, CLIENTS, seconds)
     yield from figures(measured)
 
 
 def _seconds() -> float:
-    said = os.environ.get("CLEARHEAD_BENCH_SECONDS", str(SECONDS))
+    value = os.environ.get("CLEARHEAD_BENCH_SECONDS", str(SECONDS))
     try:
-        return float(said)
+        return float(value)
     except ValueError:
-        raise ConfigError(f"CLEARHEAD_BENCH_SECONDS={said} is not a number of seconds") from None
+        raise ConfigError(f"CLEARHEAD_BENCH_SECONDS={value} is not a number of seconds") from None
 
 
 def translations(name: str, count: int) -> dict[str, frozenset[str]]:
-    """Real sentences, and what the model makes of each without a service: alone, and among others.
+    """Return real sentences, each with its translations without a service: alone and in a batch.
 
-    The two differ where two hypotheses are equally likely up to the last digit of a float.
+    The two differ where two hypotheses have the same probability up to the last digit of a float.
     """
     from clearhead import load
 
@@ -61,7 +61,7 @@ def translations(name: str, count: int) -> dict[str, frozenset[str]]:
 
 
 def real_sentences(count: int) -> list[str]:
-    """Different sentences of Tatoeba, or of the pairs that come with the package where it is not at hand."""
+    """Return different sentences of Tatoeba; of the built-in pairs if Tatoeba is not available."""
     from clearhead.data import catalogue, read
     from clearhead.data.hub import locate, origin
 
@@ -73,155 +73,152 @@ def real_sentences(count: int) -> list[str]:
 
 @contextmanager
 def service(*models: str) -> Iterator[str]:
-    """The address of a service that runs as long as it is needed."""
+    """Run a service and yield its address."""
     command = [sys.executable, "-m", "clearhead", "serve", *models, "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    said = ""
-    while not said.endswith("}\n"):
+    output = ""
+    while not output.endswith("}\n"):
         line = process.stdout.readline()
         if not line:
             raise ConfigError("the service did not start; its message is above")
-        said += line
+        output += line
     try:
-        yield json.loads(said)["address"]
+        yield json.loads(output)["address"]
     finally:
         process.terminate()
         process.wait()
 
 
 @dataclass
-class Heard:
-    """What one or more clients got."""
+class Responses:
+    """The responses to one or more clients."""
 
-    times: list[float] = field(default_factory=list)  # seconds of each answer
-    wrong: list[tuple[str, str]] = field(default_factory=list)  # sentences, and what was answered instead
+    times: list[float] = field(default_factory=list)  # seconds of each response
+    wrong: list[tuple[str, str]] = field(default_factory=list)  # sentences with their wrong translations
     errors: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One client, then all of them."""
+class LoadTest:
+    """The responses to one client, then to many at once."""
 
-    alone: Heard
+    alone: Responses
     alone_seconds: float
-    together: Heard
+    together: Responses
     together_seconds: float
     clients: int
-    memory: tuple[float, float]  # bytes of the service when it is warm, and at the end, each the median of some samples
+    memory: tuple[float, float]  # bytes of the warm service at the start and at the end, medians of some samples
 
 
-def measure(address: str, model: str, wanted: Mapping[str, frozenset[str]], clients: int, seconds: float) -> Measured:
-    """Ask for so many seconds in all."""
-    alone, alone_seconds = crowd(address, model, wanted, 1, ALONE * seconds)
-    warm, warm_seconds = crowd(address, model, wanted, clients, ALONE * seconds)
-    with sampled(address) as samples:
-        rest, rest_seconds = crowd(address, model, wanted, clients, (1 - 2 * ALONE) * seconds)
-    together = Heard(warm.times + rest.times, warm.wrong + rest.wrong, warm.errors + rest.errors)
-    return Measured(alone, alone_seconds, together, warm_seconds + rest_seconds, clients, begin_and_end(samples))
+def measure(address: str, model: str, expected: Mapping[str, frozenset[str]], clients: int, seconds: float) -> LoadTest:
+    """Send requests for `seconds` in total."""
+    alone, alone_seconds = run_clients(address, model, expected, 1, ONE_CLIENT * seconds)
+    warm, warm_seconds = run_clients(address, model, expected, clients, ONE_CLIENT * seconds)
+    with sampled_memory(address) as samples:
+        rest, rest_seconds = run_clients(address, model, expected, clients, (1 - 2 * ONE_CLIENT) * seconds)
+    together = Responses(warm.times + rest.times, warm.wrong + rest.wrong, warm.errors + rest.errors)
+    return LoadTest(alone, alone_seconds, together, warm_seconds + rest_seconds, clients, first_and_last(samples))
 
 
 @contextmanager
-def sampled(address: str, every: float = 1.0) -> Iterator[list[float]]:
-    """The memory of the service again and again: it goes up and down with what is being computed."""
-    samples, over = [memory(address)], threading.Event()
+def sampled_memory(address: str, every: float = 1.0) -> Iterator[list[float]]:
+    """Sample the memory of the service in the background: it varies with the batches in progress."""
+    samples, done = [memory(address)], threading.Event()
 
     def sample() -> None:
-        while not over.wait(every):
+        while not done.wait(every):
             samples.append(memory(address))
 
-    watching = threading.Thread(target=sample)
-    watching.start()
+    sampler = threading.Thread(target=sample)
+    sampler.start()
     try:
         yield samples
     finally:
-        over.set()
-        watching.join()
+        done.set()
+        sampler.join()
 
 
-def begin_and_end(samples: Sequence[float]) -> tuple[float, float]:
-    """The medians of the first and of the last fifth."""
-    some = max(1, len(samples) // 5)
-    return statistics.median(samples[:some]), statistics.median(samples[-some:])
+def first_and_last(samples: Sequence[float]) -> tuple[float, float]:
+    """Return the medians of the first and of the last fifth."""
+    count = max(1, len(samples) // 5)
+    return statistics.median(samples[:count]), statistics.median(samples[-count:])
 
 
-def crowd(
-    address: str, model: str, wanted: Mapping[str, frozenset[str]], clients: int, seconds: float
-) -> tuple[Heard, float]:
-    """Clients that ask as fast as they are answered, each with sentences in an order of its own; and their seconds."""
-    heard, begin, sentences = Heard(), time.monotonic(), list(wanted)
-    end = begin + seconds
+def run_clients(
+    address: str, model: str, expected: Mapping[str, frozenset[str]], clients: int, seconds: float
+) -> tuple[Responses, float]:
+    """Run clients that send a request as soon as the last is answered, each from another sentence on."""
+    responses, start, sentences = Responses(), time.monotonic(), list(expected)
+    end = start + seconds
 
     def client(number: int) -> None:
-        place = number * len(sentences) // clients
+        index = number * len(sentences) // clients
         with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=120)) as connection:
             while time.monotonic() < end:
-                ask(connection, model, sentences[place % len(sentences)], wanted, heard)
-                place += 1
+                translate(connection, model, sentences[index % len(sentences)], expected, responses)
+                index += 1
 
     threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return heard, time.monotonic() - begin
+    return responses, time.monotonic() - start
 
 
-def ask(
+def translate(
     connection: http.client.HTTPConnection,
     model: str,
     sentence: str,
-    wanted: Mapping[str, frozenset[str]],
-    heard: Heard,
+    expected: Mapping[str, frozenset[str]],
+    responses: Responses,
 ) -> None:
-    """One sentence, and whether its answer is right."""
-    begin = time.monotonic()
+    """Translate one sentence and check the response."""
+    start = time.monotonic()
     try:
         connection.request("POST", "/translate", json.dumps({"model": model, "text": sentence}), JSON)
-        answer = connection.getresponse()
-        said: dict[str, Any] = json.loads(answer.read())
+        response = connection.getresponse()
+        body: dict[str, Any] = json.loads(response.read())
     except (OSError, http.client.HTTPException, ValueError) as problem:
-        heard.errors.append(f"{type(problem).__name__}: {problem}")
+        responses.errors.append(f"{type(problem).__name__}: {problem}")
         connection.close()
         return
-    heard.times.append(time.monotonic() - begin)
-    if answer.status != 200:
-        heard.errors.append(f"{answer.status}: {said}")
-    elif said["translation"] not in wanted[sentence]:
-        heard.wrong.append((sentence, said["translation"]))
+    responses.times.append(time.monotonic() - start)
+    if response.status != 200:
+        responses.errors.append(f"{response.status}: {body}")
+    elif body["translation"] not in expected[sentence]:
+        responses.wrong.append((sentence, body["translation"]))
 
 
 def memory(address: str) -> float:
-    """Bytes that the service holds, by its own metrics."""
+    """Return the resident bytes of the service, from its metrics."""
     with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=120)) as connection:
         connection.request("GET", "/metrics")
         lines = connection.getresponse().read().decode().splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("process_resident_memory_bytes "))
 
 
-def figures(measured: Measured) -> Iterator[Measurement]:
-    """What was heard, against what should be."""
+def figures(measured: LoadTest) -> Iterator[Measurement]:
+    """Yield the measured figures with their bounds."""
     of = f"{measured.clients} clients"
     alone, together = measured.alone, measured.together
     faults = alone.errors + together.errors
     wrong = alone.wrong + together.wrong
     yield Measurement(f"{of}: errors", len(faults), "", 0, {"first": faults[:5]})
     yield Measurement(f"{of}: wrong answers", len(wrong), "", 0, {"first": wrong[:5]})
-    one, many = (len(h.times) / s for h, s in _both(measured))
+    one = len(alone.times) / measured.alone_seconds
+    many = len(together.times) / measured.together_seconds
     yield Measurement("one client: answers a second", one, "/s", None, {"answers": len(alone.times)})
     yield Measurement(f"{of}: answers a second", many, "/s", None, {"answers": len(together.times)})
     yield Measurement(f"{of} / one client", many / one, "×", 3.0, bound="at least")
     yield Measurement(f"{of}: half are answered within", quantile(together.times, 50), "ms")
     yield Measurement(f"{of}: 99 of 100 are answered within", quantile(together.times, 99), "ms")
-    begin, end = measured.memory
-    growth = 100 * (end / begin - 1)
-    yield Measurement("memory of the service: growth", growth, "%", 5.0, {"MB": [begin / 1e6, end / 1e6]})
-
-
-def _both(measured: Measured) -> Sequence[tuple[Heard, float]]:
-    return (measured.alone, measured.alone_seconds), (measured.together, measured.together_seconds)
+    start, end = measured.memory
+    growth = 100 * (end / start - 1)
+    yield Measurement("memory of the service: growth", growth, "%", 5.0, {"MB": [start / 1e6, end / 1e6]})
 
 
 def quantile(times: Sequence[float], percent: int) -> float:
-    """Milliseconds that so many of a hundred took at most."""
+    """Return a percentile of some times, in milliseconds."""
     return 1000 * statistics.quantiles(times, n=100, method="inclusive")[percent - 1]

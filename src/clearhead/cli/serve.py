@@ -1,4 +1,4 @@
-"""`clearhead serve MODEL ...`: trained models behind HTTP."""
+"""`clearhead serve MODEL ...`: trained models over HTTP."""
 
 from __future__ import annotations
 
@@ -11,43 +11,48 @@ from clearhead.cli.output import Json, print_json
 from clearhead.errors import ConfigError
 
 Token = Annotated[
-    str | None, typer.Option(envvar="CLEARHEAD_TOKEN", help="What clients have to send; needed unless only local.")
+    str | None,
+    typer.Option(envvar="CLEARHEAD_TOKEN", help="Token that clients must send; required unless --host is local."),
 ]
 
 
 def serve(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Run directories or names, or NAME=MODEL.")],
-    host: Annotated[str, typer.Option(help="Where to listen; other machines reach 0.0.0.0.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 = any that is free.")] = 8000,
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Run directories or model names; NAME=MODEL renames one.")
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free port.")] = 8000,
     token: Token = None,
-    allow_host: Annotated[list[str] | None, typer.Option(help="Another name that clients call this machine.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Texts or images computed together.")] = 64,
-    queue: Annotated[int, typer.Option(min=1, help="Of them that may wait for a model.")] = 256,
-    seconds: Annotated[float, typer.Option(min=0.1, help="For one request, from whole to answered.")] = 60.0,
-    max_tokens: Annotated[int, typer.Option(min=1, help="That one request may have written.")] = 8192,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Further host name that clients may use; repeat for several.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Maximum batch size (texts or images).")] = 64,
+    queue: Annotated[int, typer.Option(min=1, help="Maximum number of texts or images waiting per model.")] = 256,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Request timeout in seconds.")] = 60.0,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum number of generated tokens per request.")] = 8192,
     as_json: Json = False,
 ) -> None:
     """Serve models over HTTP: OpenAI's API for language models, and a route for each other task.
 
-    Ctrl-C, or the signal TERM, stops it when everything that was begun is answered.
+    Ctrl-C or SIGTERM stops the service after the requests in progress are answered.
     """
     try:
         from clearhead.serve.limits import Limits
         from clearhead.serve.registry import Service
-        from clearhead.serve.server import Place, run
+        from clearhead.serve.server import Address, run
     except ModuleNotFoundError as missing:
         raise ConfigError(f"serving needs {missing.name}: pip install 'clearhead[studio]'") from None
 
-    place = Place(host, port, token, allow_host or ())
-    with place.listen() as listening:
+    address = Address(host, port, token, allow_host or ())
+    with address.listen() as listening:
         service = Service.load(models, Limits(rows=batch, queue=queue, seconds=seconds, tokens=max_tokens))
-        _announce(place.address(listening), list(service.models), as_json)
-        run(service, place, listening)
+        _announce(address.url(listening), list(service.models), as_json)
+        run(service, address, listening)
 
 
-def _announce(address: str, models: list[str], as_json: bool) -> None:
+def _announce(url: str, models: list[str], as_json: bool) -> None:
     if as_json:
-        print_json({"address": address, "models": models})
+        print_json({"address": url, "models": models})
         sys.stdout.flush()
     else:
-        typer.echo(f"serving {', '.join(models)} on {address} (what can be asked: {address}/openapi.json)")
+        typer.echo(f"serving {', '.join(models)} on {url} (all routes: {url}/openapi.json)")

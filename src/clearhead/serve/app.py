@@ -1,4 +1,4 @@
-"""The whole service as one ASGI app: routes, what they answer to mistakes, and who may ask."""
+"""The service as one ASGI app: routes, error handling, access and metrics."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clearhead import __version__
-from clearhead.serve import chat, completions, failures, openai_models, tasks
-from clearhead.serve.asking import Serving
-from clearhead.serve.guard import Access, Guard
-from clearhead.serve.metrics import Metrics, labels
+from clearhead.serve import chat, completions, errors, openai_models, tasks
+from clearhead.serve.metrics import CONTENT_TYPE, Metrics
 from clearhead.serve.registry import Service
+from clearhead.serve.schemas import ServiceDep
+from clearhead.serve.security import Access, Guard
 
-router = APIRouter(tags=["Service"], responses=failures.FAILURES)
+router = APIRouter(tags=["Service"], responses=errors.ERROR_RESPONSES)
 
-DESCRIPTION = """Trained models behind HTTP: OpenAI's API for language models, and a route for each other task.
+DESCRIPTION = """Trained models over HTTP: OpenAI's API for language models, and a route for each other task.
 
-Every mistake is answered with one sentence. A queue that is full answers 429 with `Retry-After`."""
+Every error has one sentence that says what is wrong. A full queue answers 429 with `Retry-After`."""
 
 
 class Health(BaseModel):
-    """Whether the service is there."""
+    """The service is running."""
 
     status: Literal["ok"] = "ok"
     version: str = __version__
 
 
-@router.get("/health", summary="Whether the service is there")
+@router.get("/health", summary="Check that the service is running")
 async def health() -> Health:
     """Needs no token."""
     return Health()
 
 
-@router.get("/metrics", summary="Numbers for Prometheus", response_class=PlainTextResponse)
-async def metrics(service: Serving) -> PlainTextResponse:
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
+async def metrics(service: ServiceDep) -> PlainTextResponse:
     """Requests, times, batches, queues, tokens and memory, as text."""
     waiting = [(name, served.worker.waiting) for name, served in service.models.items()]
-    return PlainTextResponse(service.metrics.text(waiting), media_type="text/plain; version=0.0.4")
+    return PlainTextResponse(service.metrics.text(waiting), media_type=CONTENT_TYPE)
 
 
 def create_app(service: Service, access: Access) -> FastAPI:
-    """An app that serves these models to those who have access."""
+    """Return an app that serves models to clients that have access."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -64,35 +64,34 @@ def create_app(service: Service, access: Access) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
-    failures.install(app)
+    errors.install(app)
     for part in (router, completions.router, chat.router, openai_models.router, tasks.router):
         app.include_router(part)
     app.add_middleware(Guard, access=access, limits=service.limits)
-    app.add_middleware(Measured, metrics=service.metrics)
+    app.add_middleware(MeasureRequests, metrics=service.metrics)
     return app
 
 
-class Measured:
-    """Counts every answer and its time; addresses that do not exist count as one."""
+class MeasureRequests:
+    """ASGI middleware that counts responses and their time by route; unknown addresses count as one route."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics):
         self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begin, status = time.perf_counter(), failures.GONE
+        start, status = time.perf_counter(), errors.CLIENT_CLOSED_REQUEST
 
-        async def watched(message: Message) -> None:
+        async def send_and_note_status(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
 
         try:
-            await self.app(scope, receive, watched)
+            await self.app(scope, receive, send_and_note_status)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self.metrics.requests.add(1, labels(route=route, status=str(status)))
-            self.metrics.seconds.observe(time.perf_counter() - begin, labels(route=route))
+            self.metrics.requests.labels(route=route, status=str(status)).inc()
+            self.metrics.seconds.labels(route=route).observe(time.perf_counter() - start)

@@ -17,25 +17,25 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearhead.serve.asking import Asked, Serving
-from clearhead.serve.failures import FAILURES
+from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.generation import GenerationBody, Prompted, ResponseFormat, Usage, respond
 from clearhead.serve.prompts import encode
+from clearhead.serve.schemas import RequestBody, ServiceDep
 from clearhead.serve.text_row import TextChunk, TokenLogprob
 
-router = APIRouter(tags=["OpenAI"], responses=FAILURES)
+router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
 NEXT_SPEAKER = "\n\nUSER:"
 
 
-class TextPart(Asked):
+class TextPart(RequestBody):
     """A part of a message; only text is supported."""
 
     type: Literal["text"]
     text: str
 
 
-class Message(Asked):
+class Message(RequestBody):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
@@ -122,7 +122,7 @@ class ChatReply(BaseModel):
 
 
 @router.post("/v1/chat/completions", summary="Continue a conversation", response_model=ChatReply)
-async def chat(body: ChatRequest, request: Request, service: Serving) -> Response:
+async def chat(body: ChatRequest, request: Request, service: ServiceDep) -> Response:
     """The next message of a conversation, whole or by server-sent events."""
     served = service.get(body.model)
     served.require_generation()

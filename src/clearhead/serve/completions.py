@@ -11,13 +11,13 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearhead.serve.asking import Serving
-from clearhead.serve.failures import FAILURES
+from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.generation import GenerationBody, Prompted, ResponseFormat, Usage, respond
 from clearhead.serve.prompts import Prompt, read_prompts
+from clearhead.serve.schemas import ServiceDep
 from clearhead.serve.text_row import TextChunk, TokenLogprob
 
-router = APIRouter(tags=["OpenAI"], responses=FAILURES)
+router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
 
 class CompletionRequest(GenerationBody):
@@ -65,7 +65,7 @@ class CompletionReply(BaseModel):
 
 
 @router.post("/v1/completions", summary="Continue a prompt", response_model=CompletionReply)
-async def completions(body: CompletionRequest, request: Request, service: Serving) -> Response:
+async def completions(body: CompletionRequest, request: Request, service: ServiceDep) -> Response:
     """Text that continues each prompt, whole or by server-sent events."""
     served = service.get(body.model)
     served.require_generation()

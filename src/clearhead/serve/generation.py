@@ -19,10 +19,10 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
 from clearhead.decode import Settings
-from clearhead.serve.asking import Asked, ModelName, check_count
-from clearhead.serve.failures import Refused, document, refusal
+from clearhead.serve.errors import RequestError, error_document, to_request_error
 from clearhead.serve.prompts import check_length
 from clearhead.serve.registry import ServedModel
+from clearhead.serve.schemas import ModelName, RequestBody, check_count
 from clearhead.serve.text_row import GenerationRequest, TextChunk
 from clearhead.serve.worker import Job, ThreadQueue, while_connected
 
@@ -30,13 +30,13 @@ StopString = Annotated[str, Field(min_length=1, max_length=200)]
 NotSupported = Annotated[float, Field(ge=0, le=0, description="Only 0 is supported.")]
 
 
-class StreamOptions(Asked):
+class StreamOptions(RequestBody):
     """What a stream contains besides the text."""
 
     include_usage: bool = Field(False, description="Send the number of tokens in a last event.")
 
 
-class GenerationBody(Asked):
+class GenerationBody(RequestBody):
     """The fields of every request for generated text."""
 
     model: ModelName
@@ -130,9 +130,9 @@ class Prompted:
         total = len(self.prompts) * max(body.n, body.beams) * self.max_tokens
         if total > limits.tokens:
             message = f"{total:,} tokens are more than the {limits.tokens:,} of one request"
-            raise Refused(400, "too_many_tokens", message)
+            raise RequestError(400, "too_many_tokens", message)
         if body.beams > 1 and self.top_logprobs is not None:
-            raise Refused(
+            raise RequestError(
                 400, "invalid_value", "logprobs: a beam search keeps no alternatives; leave out logprobs or beams"
             )
         settings, start = body.settings(self.max_tokens), (served.model.tokenizer.start,)
@@ -231,8 +231,8 @@ async def _events(
             yield _event({**head, "choices": [], "usage": total})
         yield "data: [DONE]\n\n"
     except Exception as problem:
-        refused = refusal(problem)
-        yield _event(document(refused.status, str(refused), refused.code))
+        refused = to_request_error(problem)
+        yield _event(error_document(refused.status, str(refused), refused.code))
 
 
 def _event(data: dict[str, Any]) -> str:

@@ -9,14 +9,14 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearhead.serve.asking import IMAGES, Asked, ModelName, Serving
-from clearhead.serve.failures import FAILURES, Refused
+from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.generation import Usage
 from clearhead.serve.prompts import Prompt, read_prompts
 from clearhead.serve.registry import ServedModel
+from clearhead.serve.schemas import ModelName, RequestBody, ServiceDep
 from clearhead.serve.worker import answers
 
-router = APIRouter(tags=["OpenAI"], responses=FAILURES)
+router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
 
 class ModelCard(BaseModel):
@@ -41,7 +41,7 @@ class ModelList(BaseModel):
     data: list[ModelCard]
 
 
-class EmbeddingRequest(Asked):
+class EmbeddingRequest(RequestBody):
     """Texts to embed."""
 
     model_config = ConfigDict(
@@ -73,28 +73,30 @@ class EmbeddingReply(BaseModel):
 
 
 @router.get("/v1/models", summary="The models of this service")
-async def models(service: Serving) -> ModelList:
+async def models(service: ServiceDep) -> ModelList:
     """Every model of this service, with its task."""
     return ModelList(data=[ModelCard.of(served) for served in service.models.values()])
 
 
 @router.get("/v1/models/{name}", summary="One model")
-async def model(name: str, service: Serving) -> ModelCard:
+async def model(name: str, service: ServiceDep) -> ModelCard:
     """The model with this name."""
     return ModelCard.of(service.get(name))
 
 
 @router.post("/v1/embeddings", summary="Embed texts")
-async def embeddings(body: EmbeddingRequest, request: Request, service: Serving) -> EmbeddingReply:
+async def embeddings(body: EmbeddingRequest, request: Request, service: ServiceDep) -> EmbeddingReply:
     """The mean of the hidden states of each text's tokens."""
     served = service.get(body.model)
-    if served.task in IMAGES:
-        raise Refused(400, "wrong_model", f"{served.name} is a model for {served.task}: it has no vectors of texts")
+    if served.model.reads == "image":
+        raise RequestError(
+            400, "wrong_model", f"{served.name} is a model for {served.task}: it has no vectors of texts"
+        )
     rows = await read_prompts(body.input, served)
     vectors = await answers(request, served.embed(rows), served.limits.seconds)
     if body.dimensions not in (None, len(vectors[0])):
         message = f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask for that many"
-        raise Refused(400, "invalid_value", message)
+        raise RequestError(400, "invalid_value", message)
     data = [
         Embedding(index=index, embedding=vector if body.encoding_format == "float" else _base64(vector))
         for index, vector in enumerate(vectors)

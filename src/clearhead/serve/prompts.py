@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from clearhead.serve.asking import check_count, check_texts
-from clearhead.serve.failures import Refused
+from clearhead.serve.errors import RequestError
 from clearhead.serve.registry import ServedModel
+from clearhead.serve.schemas import check_count, check_texts
 
 TokenId = Annotated[int, Field(ge=0, strict=True)]
 Prompt = str | list[str] | list[TokenId] | list[list[TokenId]]
@@ -44,7 +44,7 @@ def check_length(count: int, served: ServedModel) -> None:
     """Refuse more tokens than the model reads."""
     if count > served.context:
         sentence = f"{served.name} reads {served.context:,} tokens at most, and there are {count:,}; shorten the text"
-        raise Refused(400, "context_length_exceeded", sentence)
+        raise RequestError(400, "context_length_exceeded", sentence)
 
 
 def _rows(prompt: Prompt) -> Sequence[str | list[int]]:
@@ -58,4 +58,6 @@ def _rows(prompt: Prompt) -> Sequence[str | list[int]]:
 def _check_ids(row: tuple[int, ...], known: int) -> None:
     for each in row:
         if each >= known:
-            raise Refused(400, "invalid_value", f"there is no token {each}: the vocabulary has {known}, counted from 0")
+            raise RequestError(
+                400, "invalid_value", f"there is no token {each}: the vocabulary has {known}, counted from 0"
+            )

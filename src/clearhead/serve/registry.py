@@ -12,14 +12,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from clearhead.api import ABILITIES, Model, load
 from clearhead.decode import Row, Settings
 from clearhead.errors import ConfigError, nearest
-from clearhead.serve.failures import Refused
+from clearhead.nn.positions import length_limit
+from clearhead.serve.errors import RequestError
 from clearhead.serve.limits import Limits
-from clearhead.serve.metrics import Metrics, labels
+from clearhead.serve.metrics import Metrics
 from clearhead.serve.text_row import GenerationRequest, TextRow, TokenTexts
 from clearhead.serve.worker import Job, Worker, compute_together
+from clearhead.tasks.base.predictor import load
 
 NEAR = 32  # prompts whose lengths differ by less are read together
 
@@ -27,19 +28,15 @@ NEAR = 32  # prompts whose lengths differ by less are read together
 class ServedModel:
     """One model under its name, and the thread that computes for it."""
 
-    def __init__(self, name: str, model: Model, limits: Limits, metrics: Metrics):
+    def __init__(self, name: str, model: Any, limits: Limits, metrics: Metrics):
         self.name, self.model, self.limits, self.metrics = name, model, limits, metrics
         self.loaded = int(time.time())
         self.worker = Worker(name, limits, metrics)
 
     @property
     def task(self) -> str:
-        return self.model.config.task
-
-    @property
-    def ability(self) -> str:
-        """The verb of its task."""
-        return ABILITIES[self.task]
+        task: str = self.model.task
+        return task
 
     @cached_property
     def tokens(self) -> TokenTexts:
@@ -48,36 +45,26 @@ class ServedModel:
     @property
     def context(self) -> int:
         """The maximum number of tokens of a prompt and what follows it."""
-        config = self.model.config.model
-        learned = getattr(config, "positions", None) == "learned"
-        return min(self.limits.context, config.max_length) if learned else self.limits.context
+        return min(self.limits.context, length_limit(self.model.network) or self.limits.context)
 
-    def require(self, ability: str) -> None:
-        """Refuse what it was not trained for."""
-        if self.ability != ability:
-            message = f"{self.name} is a model for {self.task}: it can {self.ability}, not {ability}"
-            raise Refused(400, "wrong_model", message)
+    def require(self, verb: str, meaning: str = "") -> None:
+        """Refuse what a model of another task does; `meaning` is the verb in a sentence."""
+        if self.model.verb != verb:
+            raise RequestError(400, "wrong_model", str(self.model.wrong_verb(meaning or verb)))
 
     def require_generation(self) -> None:
         """Refuse to generate where it cannot continue a text."""
         self.require("generate")
-        if getattr(self.model.config.model, "objective", "next") == "masked":
-            raise Refused(400, "wrong_model", f"{self.name} fills in masked tokens: it cannot continue a text")
 
     # --- jobs ---
 
     def translate(self, texts: Sequence[str], settings: Settings) -> list[Job]:
         """The candidates of each text, the best first."""
-        translator = self.model.translator(**vars(settings))
-        return self._submit(("translate", settings), texts, translator.window)
+        return self._submit(("translate", settings), texts, lambda texts: self.model.candidates(texts, settings))
 
-    def classify(self, items: Sequence[Any]) -> list[Job]:
-        """The label of each text or image."""
-        return self._submit("classify", items, self.model.classify)
-
-    def caption(self, images: Sequence[Any]) -> list[Job]:
-        """A sentence about each image."""
-        return self._submit("caption", images, lambda images: [self.model.caption(image) for image in images])
+    def predict(self, items: Sequence[Any]) -> list[Job]:
+        """The answer to each item as JSON, with default settings."""
+        return self._submit("predict", items, self.model.predict_batch)
 
     def embed(self, rows: Sequence[Sequence[int]]) -> list[Job]:
         """A vector for each row of ids."""
@@ -107,7 +94,7 @@ class ServedModel:
 
     def _row(self, job: Job) -> Row:
         def done(generated: int) -> None:
-            self.metrics.tokens.add(generated, labels(model=self.name))
+            self.metrics.tokens.labels(model=self.name).inc(generated)
             job.resolve(None)
 
         def failed(_: Row, problem: Exception) -> None:
@@ -151,7 +138,7 @@ class Service:
         """The model with this name, or 404."""
         if name not in self.models:
             shown = f"{name[:60]!r}"
-            raise Refused(
+            raise RequestError(
                 404, "model_not_found", f"there is no model called {shown}; {nearest(name[:60], self.models)}"
             )
         return self.models[name]

@@ -1,4 +1,4 @@
-"""The service on a port of this machine, until it is told to stop."""
+"""The service on a port of this machine, until the process is stopped."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import uvicorn
+from fastapi import FastAPI
 
 from clearhead.errors import ConfigError
 from clearhead.serve.app import create_app
-from clearhead.serve.connections import patient_protocol
-from clearhead.serve.guard import LOCAL, Access
+from clearhead.serve.limits import Limits
 from clearhead.serve.registry import Service
+from clearhead.serve.security import LOCAL_HOSTS, Access, idle_timeout_protocol
 
-OWN_FILES = 100  # that the service itself may have open, besides connections
+RESERVED_FILES = 100  # files that the service itself may open, besides connections
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the service listens, and who may ask."""
+class Address:
+    """Where the service listens, and who may use it."""
 
     host: str = "127.0.0.1"
-    port: int = 8000  # 0 = any that is free
+    port: int = 8000  # 0 = any free port
     token: str | None = None
-    hosts: Sequence[str] = ()  # other names that clients may call it by
+    hosts: Sequence[str] = ()  # further host names that clients may use
 
     def __post_init__(self) -> None:
         if self.token is not None and not (self.token.isascii() and self.token.strip() == self.token != ""):
-            raise ConfigError("the token is empty or has characters that no HTTP header carries; choose another")
-        if self.host not in LOCAL and self.token is None:
+            raise ConfigError("the token is empty or has characters that an HTTP header cannot carry; choose another")
+        if self.host not in LOCAL_HOSTS and self.token is None:
             raise ConfigError(
                 f"--host {self.host} opens the service to other machines: give it a --token, or set CLEARHEAD_TOKEN"
             )
 
     @property
     def access(self) -> Access:
-        """What a client has to know or to be."""
-        return Access(self.token, LOCAL | frozenset(name.lower() for name in self.hosts))
+        return Access(self.token, LOCAL_HOSTS | frozenset(name.lower() for name in self.hosts))
 
-    def address(self, listening: socket.socket) -> str:
-        """What clients call it by."""
+    def url(self, listening: socket.socket) -> str:
+        """Return the URL of the service, with the port that was bound."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{listening.getsockname()[1]}"
 
     def listen(self) -> socket.socket:
-        """The port, taken."""
+        """Bind the port."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         try:
             listening = socket.create_server((self.host, self.port), family=family, backlog=2048)
@@ -58,50 +58,50 @@ class Place:
             number = problem.errno or 0
             reason = os.strerror(number) if number > 0 else "there is no such address"
             raise ConfigError(f"cannot listen on {self.host}, port {self.port}: {reason}; choose another") from None
-        # Its connections inherit this; else the body of a short answer waits 40 ms until its head is acknowledged.
+        # Connections inherit this; without it the body of a short response waits 40 ms for an acknowledgement.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
 
 
-def run(service: Service, place: Place, listening: socket.socket) -> None:
-    """Serve until the process is told to stop, then finish what was begun."""
-    run_until_told(make_server(service, place), service, listening)
+def run(service: Service, address: Address, listening: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM, then finish the requests in progress."""
+    run_server(make_server(create_app(service, address.access), service.limits), service.limits, listening)
 
 
-def run_until_told(server: uvicorn.Server, service: Service, listening: socket.socket) -> None:
-    """The same for a server that is ready."""
-    allow_connections(service.limits.connections)
-    _being_told_is_no_failure()
-    server.run(sockets=[listening])
-
-
-def make_server(service: Service, place: Place) -> uvicorn.Server:
-    """uvicorn, ready to run."""
+def make_server(app: FastAPI, limits: Limits) -> uvicorn.Server:
+    """Return a uvicorn server for an app."""
     config = uvicorn.Config(
-        create_app(service, place.access),
-        http=patient_protocol(service.limits),
+        app,
+        http=idle_timeout_protocol(limits),
         ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_keep_alive=max(1, round(service.limits.patience)),
+        timeout_keep_alive=max(1, round(limits.patience)),
     )
     return uvicorn.Server(config)
 
 
-def _being_told_is_no_failure() -> None:
-    """uvicorn raises the signal that stopped it again when all is done; by then there is nothing left to do."""
+def run_server(server: uvicorn.Server, limits: Limits, listening: socket.socket) -> None:
+    """Run a server on a bound port until SIGINT or SIGTERM."""
+    allow_connections(limits.connections)
+    _ignore_reraised_signals()
+    server.run(sockets=[listening])
+
+
+def _ignore_reraised_signals() -> None:
+    """Let uvicorn raise the signal that stopped it again without killing the process: it has finished by then."""
     if threading.current_thread() is threading.main_thread():
-        for told in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(told, lambda *_: None)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
 
 
 def allow_connections(count: int) -> None:
-    """Let this process have so many connections open, as far as the system permits."""
+    """Raise this process' limit of open files for `count` connections, as far as the system permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + OWN_FILES
+    needed = count + RESERVED_FILES
     if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft < wanted:
+        needed = min(needed, hard)
+    if soft < needed:
         with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

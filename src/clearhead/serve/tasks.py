@@ -1,4 +1,4 @@
-"""A route for each task that OpenAI's API does not know: /translate, /classify, /caption, /words and /look."""
+"""A route for each task that OpenAI's API does not have, `/look`, and `/predict` for a model of any task."""
 
 from __future__ import annotations
 
@@ -11,40 +11,100 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.decode import Settings
 from clearhead.errors import ConfigError
-from clearhead.serve.asking import Asked, ModelName, Serving, check_texts
-from clearhead.serve.failures import FAILURES, Refused
-from clearhead.serve.images import ImageAsked, body_of, pixels_of, with_upload
+from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.prompts import encode
 from clearhead.serve.registry import ServedModel
+from clearhead.serve.schemas import ModelName, RequestBody, ServiceDep, check_texts
+from clearhead.serve.uploads import Base64OrBytes, ImageBody, decode_image, json_or_form, upload_schema
 from clearhead.serve.worker import answers
 
-router = APIRouter(tags=["Tasks"], responses=FAILURES)
+router = APIRouter(tags=["Tasks"], responses=ERROR_RESPONSES)
+
+
+async def _predict(request: Request, served: ServedModel, item: Any) -> dict[str, Any]:
+    """Return a model's prediction for one item, computed together with those of other requests."""
+    [found] = await answers(request, served.predict([item]), served.limits.seconds)
+    return dict(found)
+
+
+async def _read_input(served: ServedModel, text: str | None, image: str | bytes | None) -> Any:
+    """Return the text or the pixels of a request, whichever the model reads."""
+    if served.model.reads == "image":
+        return await decode_image(image, served)
+    if text is None:
+        raise RequestError(400, "invalid_value", f"text: {served.name} reads a text, and the request has none")
+    check_texts([text], served.limits)
+    return text
+
+
+# --- any task ---
+
+
+class PredictRequest(RequestBody):
+    """An input of a model: a text, a word, or an image as base64 or as an uploaded file."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "en-es", "input": "we are eating bread"}]})
+
+    model: ModelName
+    input: Base64OrBytes = Field(description="A text or a word; an image file as base64, if the model reads images.")
+
+
+class PredictReply(BaseModel):
+    """A model's answer; its further fields depend on the task."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [{"model": "en-es", "task": "translate", "translation": "Estamos comiendo pan."}]
+        },
+    )
+
+    model: str
+    task: str
+
+
+@router.post(
+    "/predict", summary="Answer with a model of any task", openapi_extra=upload_schema(PredictRequest, "input")
+)
+async def predict(
+    body: Annotated[PredictRequest, Depends(json_or_form(PredictRequest))], request: Request, service: ServiceDep
+) -> PredictReply:
+    """What the model's task gives for one input, with default settings; also for tasks from outside the package."""
+    served = service.get(body.model)
+    predictor = served.model
+    if predictor.reads == "image":
+        item: Any = await decode_image(body.input, served, "input")
+    elif isinstance(body.input, bytes):
+        raise RequestError(400, "invalid_value", f"input: {served.name} reads a text, and the request has a file")
+    else:
+        item = await _read_input(served, body.input, None)
+    return PredictReply(model=served.name, task=predictor.task, **await _predict(request, served, item))
 
 
 # --- translate ---
 
 
-class TranslateRequest(Asked):
-    """One text or several, and how to search."""
+class TranslateRequest(RequestBody):
+    """One text or several, and the settings of the beam search."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "en-es", "text": "we are eating bread"}]})
 
     model: ModelName
     text: str | list[str]
-    beams: int = Field(4, ge=1, le=16, description="Beginnings kept by the search; 1 = greedy.")
-    n_best: int = Field(1, ge=1, le=16, description="Candidates of each text.")
-    length_penalty: float = Field(1.0, ge=0, le=5, description="A score is log-probability over length^penalty.")
+    beams: int = Field(4, ge=1, le=16, description="Beam width; 1 = greedy.")
+    n_best: int = Field(1, ge=1, le=16, description="Candidates for each text.")
+    length_penalty: float = Field(1.0, ge=0, le=5, description="A score is log-probability / length^penalty.")
 
 
 class CandidateReply(BaseModel):
-    """A translation, and its score: the higher, the likelier the model finds it."""
+    """A translation and its score; higher is better."""
 
     text: str
     score: float
 
 
 class TranslateReply(BaseModel):
-    """The best translation, and all that were asked for, best first; lists where the text was one."""
+    """The best translation and all candidates, best first; lists if the request had a list."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -64,19 +124,19 @@ class TranslateReply(BaseModel):
 
 
 @router.post("/translate", summary="Translate texts")
-async def translate(asked: TranslateRequest, request: Request, service: Serving) -> TranslateReply:
-    """The likeliest translation of each text; those of several requests are searched for together."""
-    served = service.get(asked.model)
+async def translate(body: TranslateRequest, request: Request, service: ServiceDep) -> TranslateReply:
+    """The best translation of each text; texts of several requests are decoded in one batch."""
+    served = service.get(body.model)
     served.require("translate")
-    texts = [asked.text] if isinstance(asked.text, str) else asked.text
+    texts = [body.text] if isinstance(body.text, str) else body.text
     check_texts(texts, served.limits)
     settings = Settings(
-        beam_width=asked.beams, n_best=asked.n_best, length_penalty=asked.length_penalty, return_logprobs=True
+        beam_width=body.beams, n_best=body.n_best, length_penalty=body.length_penalty, return_logprobs=True
     )
     found = await answers(request, served.translate(texts, settings), served.limits.seconds)
     candidates = [[CandidateReply(text=each.text, score=each.score) for each in one] for one in found]
     best = [one[0].text for one in candidates]
-    if isinstance(asked.text, str):
+    if isinstance(body.text, str):
         return TranslateReply(model=served.name, translation=best[0], candidates=candidates[0])
     return TranslateReply(model=served.name, translation=best, candidates=candidates)
 
@@ -84,7 +144,7 @@ async def translate(asked: TranslateRequest, request: Request, service: Serving)
 # --- classify and caption ---
 
 
-class ClassifyRequest(ImageAsked):
+class ClassifyRequest(ImageBody):
     """A text or an image."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "digits", "image": "iVBORw0KGgo…"}]})
@@ -93,62 +153,53 @@ class ClassifyRequest(ImageAsked):
 
 
 class ClassifyReply(BaseModel):
-    """The likeliest label, and how likely each one is."""
+    """The most probable label, and the probability of each."""
 
     model: str
     label: str = Field(examples=["7"])
     probabilities: dict[str, float] = Field(examples=[{"1": 0.03, "7": 0.97}])
 
 
-@router.post("/classify", summary="The label of a text or an image", openapi_extra=with_upload(ClassifyRequest))
+@router.post("/classify", summary="Classify a text or an image", openapi_extra=upload_schema(ClassifyRequest))
 async def classify(
-    asked: Annotated[ClassifyRequest, Depends(body_of(ClassifyRequest))], request: Request, service: Serving
+    body: Annotated[ClassifyRequest, Depends(json_or_form(ClassifyRequest))], request: Request, service: ServiceDep
 ) -> ClassifyReply:
-    """The label of a text, or of an image as base64 or as an uploaded file."""
-    served = service.get(asked.model)
+    """The label of a text, or of an image given as base64 or as an uploaded file."""
+    served = service.get(body.model)
     served.require("classify")
-    thing = await pixels_of(asked, served) if served.task == "vision" else _text_of(asked.text, served)
-    [found] = await answers(request, served.classify([thing]), served.limits.seconds)
-    return ClassifyReply(model=served.name, label=found.label, probabilities=found.probabilities)
+    item = await _read_input(served, body.text, body.image)
+    return ClassifyReply(model=served.name, **await _predict(request, served, item))
 
 
-class CaptionRequest(ImageAsked):
+class CaptionRequest(ImageBody):
     """An image."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "captions", "image": "iVBORw0KGgo…"}]})
 
 
 class CaptionReply(BaseModel):
-    """A sentence about an image."""
+    """A sentence that describes an image."""
 
     model: str
     caption: str = Field(examples=["a dog on a beach"])
 
 
-@router.post("/caption", summary="A sentence about an image", openapi_extra=with_upload(CaptionRequest))
+@router.post("/caption", summary="Describe an image", openapi_extra=upload_schema(CaptionRequest))
 async def caption(
-    asked: Annotated[CaptionRequest, Depends(body_of(CaptionRequest))], request: Request, service: Serving
+    body: Annotated[CaptionRequest, Depends(json_or_form(CaptionRequest))], request: Request, service: ServiceDep
 ) -> CaptionReply:
-    """What is to be seen on an image, given as base64 or as an uploaded file."""
-    served = service.get(asked.model)
+    """A sentence that describes an image, given as base64 or as an uploaded file."""
+    served = service.get(body.model)
     served.require("caption")
-    image = await pixels_of(asked, served)
-    [found] = await answers(request, served.caption([image]), served.limits.seconds)
-    return CaptionReply(model=served.name, caption=found)
-
-
-def _text_of(text: str | None, served: ServedModel) -> str:
-    if text is None:
-        raise Refused(400, "invalid_value", f"text: {served.name} reads a text, and there is none")
-    check_texts([text], served.limits)
-    return text
+    item = await _read_input(served, None, body.image)
+    return CaptionReply(model=served.name, **await _predict(request, served, item))
 
 
 # --- words ---
 
 
-class WordsRequest(Asked):
-    """A question about word vectors."""
+class WordsRequest(RequestBody):
+    """A question to word vectors."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -161,59 +212,59 @@ class WordsRequest(Asked):
 
     model: ModelName
     question: Literal["neighbours", "analogy"]
-    words: list[Annotated[str, Field(max_length=100)]] = Field(description="One word; for A - B + C three.")
-    count: int = Field(10, ge=1, le=1000, description="Words to list.")
-    measure: Literal["cosine", "dot"] = Field("cosine", description="dot = long vectors count more.")
+    words: list[Annotated[str, Field(max_length=100)]] = Field(description="One word; three for A - B + C.")
+    count: int = Field(10, ge=1, le=1000, description="Number of words to return.")
+    measure: Literal["cosine", "dot"] = Field("cosine", description="Similarity; with dot, longer vectors count more.")
 
 
-class Near(BaseModel):
-    """A word, and how near it is."""
+class Neighbour(BaseModel):
+    """A word and its similarity."""
 
     word: str
     near: float
 
 
 class WordsReply(BaseModel):
-    """The words that were found, the nearest first."""
+    """The nearest words, nearest first."""
 
     model: str
-    found: list[Near]
+    found: list[Neighbour]
 
 
-QUESTIONS = {"neighbours": 1, "analogy": 3}  # words that each takes
+WORD_COUNTS = {"neighbours": 1, "analogy": 3}  # words that each question takes
 
 
 @router.post("/words", summary="Neighbours and analogies")
-async def words(asked: WordsRequest, request: Request, service: Serving) -> WordsReply:
+async def words(body: WordsRequest, request: Request, service: ServiceDep) -> WordsReply:
     """The words nearest to a word, or to A - B + C."""
-    served = service.get(asked.model)
-    served.require("words")
-    if len(asked.words) != QUESTIONS[asked.question]:
-        wanted = QUESTIONS[asked.question]
-        raise ConfigError(f"words: {asked.question} takes {wanted} and not {len(asked.words)} words")
-    ask = getattr(served.model, asked.question)
-    items = served.call(lambda: ask(*asked.words, count=asked.count, measure=asked.measure))
-    [found] = await answers(request, items, served.limits.seconds)
-    return WordsReply(model=served.name, found=[Near(word=word, near=near) for word, near in found])
+    served = service.get(body.model)
+    served.require("words", "answer questions about words")
+    if len(body.words) != WORD_COUNTS[body.question]:
+        needed = WORD_COUNTS[body.question]
+        raise ConfigError(f"words: {body.question} takes {needed} and not {len(body.words)} words")
+    ask = getattr(served.model, body.question)
+    jobs = served.call(lambda: ask(*body.words, count=body.count, measure=body.measure))
+    [found] = await answers(request, jobs, served.limits.seconds)
+    return WordsReply(model=served.name, found=[Neighbour(word=word, near=near) for word, near in found])
 
 
 # --- look ---
 
 
-class LookRequest(ImageAsked):
-    """A text or an image that a model is to be seen with."""
+class LookRequest(ImageBody):
+    """A text or an image, for which the computation of a model is recorded."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "en-es", "text": "we are eating bread"}]})
 
     text: str | None = Field(None, description="For a model that reads texts.")
-    target: str | None = Field(None, description="What it is to have written, instead of what it writes itself.")
-    generate: bool = Field(False, description="See it while it writes.")
-    max_tokens: int | None = Field(None, ge=1, le=200, description="Tokens that it writes at most.")
-    full: bool = Field(False, description="Scores, queries, keys, values and hidden states too.")
+    target: str | None = Field(None, description="An output to use instead of the one that the model generates.")
+    generate: bool = Field(False, description="Record the model while it generates.")
+    max_tokens: int | None = Field(None, ge=1, le=200, description="Maximum number of generated tokens.")
+    full: bool = Field(False, description="Include scores, queries, keys, values and hidden states.")
 
 
-class Looked(BaseModel):
-    """Everything that was computed; `clearhead.look.Look.to_json` says what each part is."""
+class LookReply(BaseModel):
+    """Everything that was recorded; `Look.to_json` of `clearhead.look` describes each field."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -226,30 +277,28 @@ class Looked(BaseModel):
     output: str
 
 
-@router.post("/look", summary="Look inside a model", response_model=Looked, openapi_extra=with_upload(LookRequest))
+@router.post("/look", summary="Look inside a model", response_model=LookReply, openapi_extra=upload_schema(LookRequest))
 async def look(
-    asked: Annotated[LookRequest, Depends(body_of(LookRequest))], request: Request, service: Serving
+    body: Annotated[LookRequest, Depends(json_or_form(LookRequest))], request: Request, service: ServiceDep
 ) -> Response:
-    """The words, the attention weights of every layer and head, and what the model found likely."""
-    served = service.get(asked.model)
-    thing = await _looked_at(asked, served)
-    settings = {} if asked.max_tokens is None else {"max_tokens": asked.max_tokens}
+    """The tokens, the attention weights of every layer and head, and the most probable outputs."""
+    served = service.get(body.model)
+    item = await _read_input(served, body.text, body.image)
+    if isinstance(item, str):
+        await _check_look_length([item, body.target or ""], served)
+    settings = {} if body.max_tokens is None else {"max_tokens": body.max_tokens}
 
     def compute() -> bytes:
-        seen = served.model.look(thing, asked.target, generate=asked.generate, **settings)
-        return json.dumps({**seen.to_json(asked.full), "model": served.name}, ensure_ascii=False).encode()
+        seen = served.model.look(item, body.target, generate=body.generate, **settings)
+        return json.dumps({**seen.to_json(body.full), "model": served.name}, ensure_ascii=False).encode()
 
-    [document] = await answers(request, served.call(compute), served.limits.seconds)
-    return Response(document, media_type="application/json")
+    [content] = await answers(request, served.call(compute), served.limits.seconds)
+    return Response(content, media_type="application/json")
 
 
-async def _looked_at(asked: LookRequest, served: ServedModel) -> Any:
-    """What the model reads; neither a text nor a target that would make a document of many megabytes."""
-    if served.task in ("vision", "caption"):
-        return await pixels_of(asked, served)
-    text = _text_of(asked.text, served)
-    for row in await encode([text, asked.target or ""], served):
-        if len(row) > served.limits.seen:
-            most = served.limits.seen
-            raise Refused(400, "too_long", f"{len(row)} tokens are too many to look into; {most} at most")
-    return text
+async def _check_look_length(texts: list[str], served: ServedModel) -> None:
+    """Refuse texts whose attention weights would make a response of many megabytes."""
+    most = served.limits.seen
+    for row in await encode(texts, served):
+        if len(row) > most:
+            raise RequestError(400, "too_long", f"the text has {len(row)} tokens; the limit for looking is {most}")

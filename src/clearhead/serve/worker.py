@@ -25,9 +25,9 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from clearhead.decode import Row, Stepper, TokenLoop
-from clearhead.serve.failures import Refused
+from clearhead.serve.errors import RequestError
 from clearhead.serve.limits import Limits
-from clearhead.serve.metrics import Metrics, labels
+from clearhead.serve.metrics import Metrics
 
 T = TypeVar("T")
 
@@ -114,7 +114,7 @@ class Worker:
         with self._changed:
             self._waiting = [job for job in self._waiting if job.pending]
             if self._closing:
-                raise Refused(503, "stopping", "the service is stopping; try again when it is back")
+                raise RequestError(503, "stopping", "the service is stopping; try again when it is back")
             if len(self._waiting) + len(jobs) > self.limits.queue:
                 raise self._queue_full(len(jobs))
             self._waiting.extend(jobs)
@@ -144,10 +144,10 @@ class Worker:
             self._changed.notify()
         self._thread.join()
 
-    def _queue_full(self, count: int) -> Refused:
+    def _queue_full(self, count: int) -> RequestError:
         left = max(0, self.limits.queue - len(self._waiting))
         message = f"{self.name} is busy: its queue has room for {left} more and the request has {count}; try again"
-        return Refused(429, "queue_full", message, {"Retry-After": str(max(1, math.ceil(self._seconds)))})
+        return RequestError(429, "queue_full", message, {"Retry-After": str(max(1, math.ceil(self._seconds)))})
 
     def _work(self) -> None:
         while self._wait():
@@ -176,7 +176,7 @@ class Worker:
                     room -= job.width
             self._waiting = [job for job in waiting if job not in taken]
         if taken:
-            self.metrics.batches.observe(len(taken), labels(model=self.name))
+            self.metrics.batches.labels(model=self.name).observe(len(taken))
             started = time.monotonic()
             for job in taken:
                 job.answer.add_done_callback(lambda _: self._measure(started))
@@ -211,9 +211,9 @@ def _is_alone(job: Job) -> bool:
 # --- waiting for it ---
 
 
-def timeout_error(seconds: float) -> Refused:
+def timeout_error(seconds: float) -> RequestError:
     """The answer to a request that takes too long."""
-    return Refused(504, "too_slow", f"this took longer than {seconds:g} seconds; ask for less at a time")
+    return RequestError(504, "too_slow", f"this took longer than {seconds:g} seconds; ask for less at a time")
 
 
 async def answers(request: Request, jobs: Sequence[Job], seconds: float) -> list[Any]:

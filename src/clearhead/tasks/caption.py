@@ -66,6 +66,7 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
     title = "A writer of captions"
     data_kind = "captions"
     model_type = CaptionModel
+    rank = 5
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}}
     max_scored = 500  # images described at each evaluation
 
@@ -176,8 +177,8 @@ class Captioner(ImagePredictor, GeneratingPredictor, task=Caption):
             class_token=not one_sequence,
         )
 
-    def predict(self, item: ImageLike) -> dict[str, Any]:
-        return {"caption": self.caption([item])[0]}
+    def predict_batch(self, items: list[Any]) -> list[dict[str, Any]]:
+        return [{"caption": text} for text in self.caption(items)]
 
     def answer(self, item: ImageLike, max_tokens: int | None = None) -> str:  # noqa: ARG002
         return self.caption([item])[0]

@@ -36,6 +36,7 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
     title = "A classifier of texts"
     data_kind = "labelled"
     model_type = ClassifyModel
+    rank = 2
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
     unit = "examples"
 
@@ -121,9 +122,8 @@ class Classifier(Predictor, task=Classify):
             class_token=True,
         )
 
-    def predict(self, item: str) -> dict[str, Any]:
-        found = self.classify(item)
-        return {"label": found.label, "probabilities": found.probabilities}
+    def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
+        return [{"label": each.label, "probabilities": each.probabilities} for each in self.classify(items)]
 
     def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
         return self.classify(item).label

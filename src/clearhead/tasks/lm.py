@@ -31,6 +31,7 @@ from clearhead.tasks.base.scheduled_sampling import replace_with_predictions
 from clearhead.tasks.base.task import Batch, Evaluation, device_of
 
 SAMPLE = 120  # tokens generated at each evaluation
+SAMPLE_CHARACTERS = 24  # of that text, as an example input
 
 
 class TextModel(WindowModel):
@@ -45,6 +46,7 @@ class Lm(RunningTextTask[TextModel]):
     name = "lm"
     title = "A language model"
     model_type = TextModel
+    rank = 1
     defaults = {"model": {"positions": "rotary", "feed_forward": "gelu"}, "tokenizer": {"kind": "bytes"}}
     legacy_settings = ("model.objective",)
 
@@ -170,8 +172,13 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         """The likeliest next token."""
         return self.tokenizer.decode([int(logits[-1].argmax())])
 
-    def predict(self, item: str) -> dict[str, Any]:
-        return {"text": self.generate(item, temperature=0.8)}
+    def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
+        return [{"text": self.answer(item)} for item in items]
+
+    def sample_input(self, sample: str) -> str:
+        """How the text begins that it wrote."""
+        start = sample[:SAMPLE_CHARACTERS]
+        return start.rpartition(" ")[0] or start
 
     def answer(self, item: str, max_tokens: int | None = None) -> str:
         return self.generate(item, max_tokens=max_tokens or 40, temperature=0.0)

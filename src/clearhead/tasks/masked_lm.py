@@ -35,6 +35,7 @@ class MaskedLm(RunningTextTask[MaskedTextModel]):
     name = "masked_lm"
     title = "A masked language model"
     model_type = MaskedTextModel
+    rank = 7
     defaults = {"model": {"positions": "rotary", "feed_forward": "gelu"}, "tokenizer": {"kind": "bytes"}}
 
     @classmethod
@@ -94,8 +95,8 @@ class MaskedLanguageModel(Predictor, task=MaskedLm):
     def output_of(self, logits: Tensor) -> str:
         return self.tokenizer.decode(logits.argmax(-1).tolist())
 
-    def predict(self, item: str) -> dict[str, Any]:
-        return {"text": self.fill_in(item)}
+    def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
+        return [{"text": self.fill_in(item)} for item in items]
 
     def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
         return self.fill_in(item)

@@ -37,6 +37,7 @@ class Tag(TextLabelTask[TagModel, Tagged]):
     title = "A tagger"
     data_kind = "tagged"
     model_type = TagModel
+    rank = 3
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}}
 
     @classmethod
@@ -117,8 +118,8 @@ class Tagger(Predictor, task=Tag):
         ids = torch.tensor([self.word_ids(words)])
         return PreparedInput((ids,), encoder=words, text=item, choices=self.choices)
 
-    def predict(self, item: str) -> dict[str, Any]:
-        return {"tags": [{"word": word, "tag": tag} for word, tag in self.tag(item)]}
+    def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
+        return [{"tags": tags} for tags in self.tag(items)]
 
     def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
         return " ".join(tag for _, tag in self.tag(item))

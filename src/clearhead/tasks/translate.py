@@ -57,6 +57,7 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     title = "A translator"
     data_kind = "pairs"
     model_type = TranslateModel
+    rank = 0
     defaults = {"train": {"label_smoothing": 0.1}}
     max_scored = 1000  # pairs translated at each evaluation
 
@@ -239,8 +240,11 @@ class Translator(GeneratingPredictor, task=Translate):
             choices=self.choices,
         )
 
-    def predict(self, item: str) -> dict[str, Any]:
-        return {"translation": self.translate(item)}
+    def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
+        return [{"translation": text} for text in self.translate(items)]
+
+    def sample_input(self, sample: str) -> str:
+        return sample.partition(" → ")[0]
 
     def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002 - the source sets the length
         return self.translate(item, beam_width=1)

@@ -56,6 +56,7 @@ class Vision(LabelTask[VisionModel]):
     title = "A classifier of images"
     data_kind = "images"
     model_type = VisionModel
+    rank = 4
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
     unit = "examples"
     takes_word_vectors = False
@@ -146,9 +147,8 @@ class ImageClassifier(ImagePredictor, task=Vision):
         names = patch_names(prepared.sources[0], self.config.model.patch)
         return replace(prepared, encoder=["class", *names], choices=self.choices, class_token=True)
 
-    def predict(self, item: ImageLike) -> dict[str, Any]:
-        [found] = self.classify([item])
-        return {"label": found.label, "probabilities": found.probabilities}
+    def predict_batch(self, items: list[Any]) -> list[dict[str, Any]]:
+        return [{"label": each.label, "probabilities": each.probabilities} for each in self.classify(items)]
 
     def answer(self, item: ImageLike, max_tokens: int | None = None) -> str:  # noqa: ARG002
         return self.classify([item])[0].label

@@ -73,6 +73,7 @@ class Words(Task[WordsModel]):
     title = "Word vectors"
     data_kind = "text"
     model_type = WordsModel
+    rank = 6
     sizes = {"tiny": {"dim": 50}, "small": {"dim": 100}, "base": {"dim": 300}}
     defaults = {
         "tokenizer": {"kind": "word", "lowercase": True},
@@ -316,8 +317,8 @@ class WordVectors(Predictor, task=Words):
         ids = self.tokenizer.encode(item)
         return PreparedInput((torch.tensor([ids]),), encoder=self.token_strings(ids), text=item)
 
-    def predict(self, item: str) -> dict[str, Any]:
-        return {"neighbours": [{"word": word, "near": near} for word, near in self.neighbours(item)]}
+    def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
+        return [{"found": [{"word": word, "near": near} for word, near in self.neighbours(item)]} for item in items]
 
     def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
         return ", ".join(word for word, _ in self.neighbours(item))

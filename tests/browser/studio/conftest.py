@@ -1,4 +1,4 @@
-"""The Studio with the models that come with the package, and a page that must stay silent."""
+"""The Studio with bundled models, and a page that must not log errors or load anything external."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from clearhead.serve.registry import Service
-from clearhead.serve.server import Place
-from clearhead.serve.studio import Runs
-from clearhead.serve.studio.opening import make_studio
+from clearhead.serve.server import Address
+from clearhead.studio.app import make_studio
+from clearhead.studio.runs import Runs
 
 from ..conftest import Watched
 
@@ -39,30 +39,30 @@ def home(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @contextmanager
 def opened(service: Service, runs: Runs) -> Iterator[str]:
-    place = Place(port=0)
+    place = Address(port=0)
     server, listening = make_studio(service, runs, place), place.listen()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:
         time.sleep(0.01)
-    yield place.address(listening)
+    yield place.url(listening)
     server.should_exit = True
     thread.join()
 
 
-class AtHome(Watched):
-    """A page that asks nobody but the Studio."""
+class StudioPage(Watched):
+    """A page that sends requests to the Studio only."""
 
     def __init__(self, page: Any, home: str):
         self.home = home
-        self.forgiven = ""  # what the browser itself says of a request that a test lets fail
+        self.ignored = ""  # the console message of a request that a test lets fail
         super().__init__(page)
         page.set_default_timeout(1000 * PATIENCE)
 
     @property
-    def unforgiven(self) -> list[str]:
-        """What should not have been said."""
-        return [said for said in self.said if not self.forgiven or self.forgiven not in said]
+    def unexpected(self) -> list[str]:
+        """Console messages that the test does not ignore."""
+        return [said for said in self.said if not self.ignored or self.ignored not in said]
 
     def _asked(self, request: Any) -> None:
         if not request.url.startswith((self.home, "data:", "blob:")):
@@ -70,31 +70,31 @@ class AtHome(Watched):
 
 
 @pytest.fixture(scope="session")
-def at_home(browser: Any, home: str) -> Iterator[AtHome]:
-    watched = AtHome(browser.new_page(viewport=SIZE, color_scheme="light"), home)
+def studio_page(browser: Any, home: str) -> Iterator[StudioPage]:
+    watched = StudioPage(browser.new_page(viewport=SIZE, color_scheme="light"), home)
     yield watched
     watched.page.close()
 
 
 @pytest.fixture
-def go(at_home: AtHome) -> Iterator[Go]:
+def go(studio_page: StudioPage) -> Iterator[Go]:
     """Open a link of the Studio; after the test the page must have been silent."""
-    at_home.said.clear()
-    at_home.forgiven = ""
+    studio_page.said.clear()
+    studio_page.ignored = ""
 
     def go(link: str, **size: int) -> Any:
-        at_home.page.set_viewport_size({**SIZE, **size})
-        at_home.page.goto(f"{at_home.home}/studio/#learn")  # so that every link is a change
-        at_home.page.goto(f"{at_home.home}/studio/#{link}")
-        return at_home.page
+        studio_page.page.set_viewport_size({**SIZE, **size})
+        studio_page.page.goto(f"{studio_page.home}/studio/#learn")  # so that every link is a change
+        studio_page.page.goto(f"{studio_page.home}/studio/#{link}")
+        return studio_page.page
 
     yield go
-    at_home.page.emulate_media(color_scheme="light")
-    assert at_home.unforgiven == []
+    studio_page.page.emulate_media(color_scheme="light")
+    assert studio_page.unexpected == []
 
 
 def until(page: Any, condition: str) -> None:
-    """Wait for something in the page; its policy lets nobody evaluate texts there, so it is asked from outside."""
+    """Wait for a condition, checked from outside: the policy of the page forbids eval."""
     deadline = time.monotonic() + PATIENCE
     while not page.evaluate(condition):
         assert time.monotonic() < deadline, f"this never came true: {condition}"

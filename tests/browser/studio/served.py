@@ -1,4 +1,4 @@
-"""A Studio in a process of its own, so that it can be killed: `python served.py PORT RUNS TRAINER`."""
+"""A Studio in a separate process, so that it can be killed: `python served.py PORT RUNS TRAINER`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from clearhead.serve.registry import Service
-from clearhead.serve.studio import Runs
-from clearhead.serve.studio.opening import open_studio
+from clearhead.studio.app import open_studio
+from clearhead.studio.runs import Runs
 
 if __name__ == "__main__":
     port, runs, trainer = sys.argv[1:]

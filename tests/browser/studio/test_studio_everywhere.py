@@ -1,4 +1,4 @@
-"""What holds in every view: the tour, saving, light and dark, any size, the keyboard, and texts that stay texts."""
+"""Every view: the tour, saving, themes, window sizes, the keyboard, and no markup from texts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from .conftest import AtHome, Go, settled, until
+from .conftest import Go, StudioPage, settled, until
 
 VIEWS = ["play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train"]
 SAVING = ["play", "heads", "words"]  # those of the page, and one of the package's views
@@ -24,6 +24,7 @@ def test_every_idea_leads_to_a_view_and_shows_its_code(go: Go) -> None:
     page.locator(".st-code summary").nth(0).click()
     page.locator(".st-code summary").nth(2).click()
     assert "def scaled_dot(" in page.locator(".st-code pre").nth(2).inner_text()
+    until(page, "location.hash.includes('idea=2')")
     page.reload()
     page.wait_for_selector(".st-code[open]")
     assert page.locator(".st-code[open] summary").inner_text().startswith("The code: nn/scores.py")
@@ -46,7 +47,7 @@ def test_the_tour_leads_through_ten_stops(go: Go) -> None:
     assert page.locator(".st-tour").count() == 0
 
 
-def test_the_tour_can_be_left(go: Go) -> None:
+def test_the_tour_can_be_closed(go: Go) -> None:
     page = go("positions?tour=6")
     page.get_by_role("button", name="Leave the tour").click()
     assert page.locator(".st-tour").count() == 0
@@ -112,7 +113,7 @@ def test_the_keyboard_reaches_the_view_past_the_links(go: Go) -> None:
     assert page.url.split("#")[1].startswith("heads")
 
 
-def test_a_view_takes_the_text_along(go: Go) -> None:
+def test_the_text_is_kept_when_another_view_opens(go: Go) -> None:
     page = go("heads?text=The+dog+sees+the+cat.")
     settled(page)
     page.get_by_role("link", name="Beam").click()
@@ -126,13 +127,13 @@ def test_a_view_takes_the_text_along(go: Go) -> None:
 
 def test_an_unknown_link_opens_the_first_view(go: Go) -> None:
     page = go("nonsense?at={{{&model=nobody")
-    page.wait_for_selector(".st-written")
+    page.wait_for_selector(".st-answer")
     assert page.locator("h1").inner_text() == "Play"
 
 
 @pytest.mark.parametrize("view", ["play", "steps", "what-if", "words"])
-def test_no_text_of_a_link_becomes_markup(go: Go, at_home: AtHome, view: str) -> None:
-    at_home.forgiven = "status of 400"
+def test_no_text_of_a_link_becomes_markup(go: Go, studio_page: StudioPage, view: str) -> None:
+    studio_page.ignored = "status of 400"
     names = ("text", "words", "word", "sum", "at", "kind", "feature", "layer", "runs", "upload", "off")
     page = go(f"{view}?{'&'.join(f'{name}={quote(EVIL)}' for name in names)}")
     page.wait_for_selector("main .st-view > *")
@@ -141,25 +142,25 @@ def test_no_text_of_a_link_becomes_markup(go: Go, at_home: AtHome, view: str) ->
     assert page.locator("img, main script").count() == 0
 
 
-def test_script_from_elsewhere_does_not_run(go: Go, at_home: AtHome) -> None:
+def test_an_inline_script_does_not_run(go: Go, studio_page: StudioPage) -> None:
     page = go("learn?")
     page.wait_for_selector(".st-idea")
     page.evaluate(
         "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.hurt = 1'}))"
     )
     assert page.evaluate("window.hurt") is None
-    at_home.forgiven = "Content Security Policy"
-    assert any(at_home.forgiven in said for said in at_home.said)
+    studio_page.ignored = "Content Security Policy"
+    assert any(studio_page.ignored in said for said in studio_page.said)
 
 
-def test_a_server_that_is_gone_is_said(go: Go, at_home: AtHome) -> None:
-    at_home.forgiven = "ERR_FAILED"
+def test_the_page_reports_a_server_that_does_not_answer(go: Go, studio_page: StudioPage) -> None:
+    studio_page.ignored = "ERR_FAILED"
     page = go("heads")
     settled(page)
     page.route("**/look", lambda route: route.abort())
     page.get_by_role("button", name="Look", exact=True).click()
-    page.wait_for_selector(".st-trouble:not([hidden])")
+    page.wait_for_selector(".st-error:not([hidden])")
     assert "does not answer" in page.get_by_role("alert").inner_text()
     page.unroute("**/look")
     page.get_by_role("button", name="Look", exact=True).click()
-    page.wait_for_selector(".st-trouble", state="hidden")
+    page.wait_for_selector(".st-error", state="hidden")

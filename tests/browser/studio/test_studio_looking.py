@@ -1,4 +1,4 @@
-"""The views that look inside, each used as a person would and restored by its link."""
+"""The views that look inside a model, each used by mouse and keyboard and restored by its link."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from .conftest import AtHome, Go, draw_seven, settled, until
+from .conftest import Go, StudioPage, draw_seven, settled, until
 
 CAR = "text=She+has+a+red+car."
 
@@ -52,16 +52,16 @@ def test_heads_all_kinds_one_large_and_token_by_token(go: Go) -> None:
     assert page.locator(".ch-matrix").is_visible()
 
 
-def test_heads_of_a_language_model_while_it_writes(go: Go) -> None:
+def test_heads_of_a_language_model_while_it_generates(go: Go) -> None:
     page = go(link("heads", model="shakespeare", text="ROMEO:"))
     settled(page)
     assert "6 queries × 6 keys" in page.locator(".ch-heading").inner_text()
-    page.get_by_label("While it writes").check()
+    page.get_by_label("While it generates").check()
     until(page, "document.querySelector('.ch-heading')?.innerText.includes('29 queries')")
     assert "each word sees only what came before" in page.locator(".ch-heading").inner_text()
 
 
-def test_steps_of_another_head_and_word(go: Go) -> None:
+def test_steps_of_another_head_and_query(go: Go) -> None:
     page = go(f"steps?{CAR}&layer=1&head=2&query=3&kind=decoder.cross")
     settled(page)
     assert "“coche”" in page.locator(".ch-heading").inner_text()
@@ -106,7 +106,7 @@ def test_image_as_it_is_drawn(go: Go) -> None:
     assert status(page).startswith("The patch in row 1, column 1 gets")
 
 
-def test_what_if_the_order_of_the_words_is_gone(go: Go) -> None:
+def test_what_if_without_positions(go: Go) -> None:
     page = go(link("what-if", text="The dog sees the cat."))
     settled(page)
     outputs = page.locator(".st-output")
@@ -118,20 +118,20 @@ def test_what_if_the_order_of_the_words_is_gone(go: Go) -> None:
     again(page)
     assert outputs.all_inner_texts() == ["El perro ve al gato.", "El gato ve al perro."]
     assert page.get_by_role("checkbox", name="Positions").is_checked()
-    page.get_by_role("button", name="All on again").click()
+    page.get_by_role("button", name="Switch all on").click()
     until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'El perro ve al gato.'")
     page.get_by_role("checkbox", name="decoder.1.cross, head 2").check()
     page.get_by_role("checkbox", name="encoder.1", exact=True).check()
     until(page, "document.querySelector('.ch-what-if')?.innerText.includes('decoder.1.cross head 2')")
 
 
-def test_words_their_neighbours_and_sums(go: Go, at_home: AtHome) -> None:
+def test_word_map_neighbours_and_analogies(go: Go, studio_page: StudioPage) -> None:
     page = go(link("words", words="river, bread"))
     page.wait_for_selector(".ch-analogy .ch-rivals")
     settled(page)
     near = page.locator(".ch-word-map .ch-part-label")
     assert near.inner_text() == "Nearest to river by cosine"
-    page.locator(".st-map .st-asked", has_text="bread").click()
+    page.locator(".st-map .st-query", has_text="bread").click()
     assert near.inner_text() == "Nearest to bread by cosine"
     for name, word in zip("abc", ("brother", "boy", "girl"), strict=True):
         page.get_by_label(f"Word {name}").fill(word)
@@ -140,10 +140,10 @@ def test_words_their_neighbours_and_sums(go: Go, at_home: AtHome) -> None:
     again(page)
     until(page, "document.querySelector('.ch-analogy h2')?.innerText.includes('sister')")
     assert near.inner_text() == "Nearest to bread by cosine"
-    at_home.forgiven = "status of 400"
+    studio_page.ignored = "status of 400"
     page.get_by_label("Words", exact=True).fill("nonesuch")
     page.keyboard.press("Enter")
-    page.wait_for_selector(".st-trouble:not([hidden])")
+    page.wait_for_selector(".st-error:not([hidden])")
     assert "'nonesuch' is not among the" in page.get_by_role("alert").first.inner_text()
 
 

@@ -1,4 +1,4 @@
-"""Play: type, draw or drop, watch the answer come, and go on from another token."""
+"""Play: type, draw or drop an image, watch the answer, and continue from another token."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from PIL import Image, ImageDraw
 
 from clearhead.serve.registry import Service
 
-from .conftest import AtHome, Go, draw_seven, settled, until
+from .conftest import Go, StudioPage, draw_seven, settled, until
 
 TEXT = "The dog sees the cat."
 
 
 def answer(page: Any) -> str:
     settled(page)
-    return str(page.locator(".st-written").inner_text()).removesuffix(" ■").strip()
+    return str(page.locator(".st-answer").inner_text()).removesuffix(" ■").strip()
 
 
-def test_the_first_page_translates_without_being_asked(go: Go, service: Service) -> None:
+def test_the_first_page_translates_an_example(go: Go, service: Service) -> None:
     page = go("")
     assert answer(page) == service.models["en-es"].model.translate("She has a red car.", beams=1)
     assert page.title() == "Play · Clearhead Studio"
@@ -38,7 +38,7 @@ def test_type_a_sentence_and_press_enter(go: Go, service: Service) -> None:
     assert answer(page) == expected
 
 
-def test_go_on_from_an_alternative_and_restore_it_from_the_link(go: Go) -> None:
+def test_continue_from_an_alternative_and_restore_it_from_the_link(go: Go) -> None:
     page = go("play?text=She+has+a+red+car.")
     before = answer(page)
     page.locator(".st-token", has_text="coche").click()
@@ -46,7 +46,7 @@ def test_go_on_from_an_alternative_and_restore_it_from_the_link(go: Go) -> None:
     assert others.count() == 8
     assert re.match(r"coche\s+\d+ %", others.first.inner_text())
     others.filter(has_text="auto").first.click()
-    until(page, "document.querySelector('.st-written')?.innerText.includes('auto')")
+    until(page, "document.querySelector('.st-answer')?.innerText.includes('auto')")
     after = answer(page)
     assert after.startswith("Ella tiene un auto")
     assert after != before
@@ -64,7 +64,7 @@ def test_tokens_can_be_reached_with_the_keyboard(go: Go) -> None:
     assert page.evaluate("document.activeElement.innerText").strip() == "tiene"
 
 
-def test_a_language_model_streams_and_writes_something_else_again(go: Go) -> None:
+def test_a_language_model_streams_and_samples_again(go: Go) -> None:
     page = go("play?model=shakespeare&seed=3")
     page.wait_for_selector(".st-token")
     first = answer(page)
@@ -98,11 +98,11 @@ def test_choose_an_image(go: Go, tmp_path: Path) -> None:
     assert page.locator(".ch-rivals [aria-current]").inner_text().startswith("1")
 
 
-def test_a_refusal_is_shown_as_one_sentence(go: Go, at_home: AtHome) -> None:
-    at_home.forgiven = "status of 400"
+def test_an_error_is_shown_as_one_sentence(go: Go, studio_page: StudioPage) -> None:
+    studio_page.ignored = "status of 400"
     page = go("play?text=%20")
-    page.wait_for_selector(".st-trouble:not([hidden])")
-    assert page.get_by_role("alert").inner_text() == "there is nothing for en-es to read: write something"
+    page.wait_for_selector(".st-error:not([hidden])")
+    assert page.get_by_role("alert").inner_text() == "the text for en-es is empty: write something"
 
 
 def test_another_model_is_chosen(go: Go) -> None:
@@ -112,4 +112,15 @@ def test_another_model_is_chosen(go: Go) -> None:
     page.wait_for_selector(".st-pad")
     assert "model=digits" in page.url
     page.go_back()
-    page.wait_for_selector(".st-written")
+    page.wait_for_selector(".st-answer")
+
+
+def test_a_prediction_of_any_task_is_shown_with_its_fields(go: Go) -> None:
+    page = go("learn?")
+    line = '{"prediction": {"sorted": "1 2 <b>3</b>", "steps": 7}}\n'
+    page.route("**/studio/api/play", lambda route: route.fulfill(body=line, content_type="application/x-ndjson"))
+    page.get_by_role("link", name="Play").click()
+    settled(page)
+    assert page.locator(".st-tags").inner_text().split("\n") == ["sorted", "1 2 <b>3</b>", "steps", "7"]
+    assert "1 2 <b>3</b>" in page.locator(".ch-heading h2").inner_text()
+    page.unroute("**/studio/api/play")

@@ -1,4 +1,4 @@
-"""Train: begin, watch, pause, go on, stop, compare; and a server that is killed takes nothing with it."""
+"""Train: start, watch, pause, resume, stop and compare; a killed server loses nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from clearhead.serve.registry import Service
-from clearhead.serve.studio import Runs
+from clearhead.studio.runs import Runs
 
-from .conftest import PATIENCE, SIZE, AtHome, opened, until
+from .conftest import PATIENCE, SIZE, StudioPage, opened, until
 
 HERE = Path(__file__).parent
 LONG = 100_000  # steps: longer than any test
@@ -47,7 +47,7 @@ def end(runs: Runs) -> None:
 def visit(browser: Any, runs: Runs) -> Iterator[Open]:
     """A page of a Studio whose trainings are quick."""
     with opened(Service.load(["words"]), runs) as home:
-        watched = AtHome(browser.new_page(viewport=SIZE), home)
+        watched = StudioPage(browser.new_page(viewport=SIZE), home)
 
         def visit(link: str) -> Any:
             watched.page.goto(f"{home}/studio/#{link}")
@@ -62,9 +62,9 @@ def state(page: Any, wanted: str) -> None:
     until(page, f"document.querySelector('.st-state')?.innerText === '{wanted}'")
 
 
-def test_begin_pause_go_on_and_stop(visit: Open) -> None:
+def test_start_pause_resume_and_stop(visit: Open) -> None:
     page = visit(f"train?task=lm&steps={LONG}")
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     state(page, "running")
     until(page, "document.querySelectorAll('.st-samples li').length > 1")
     assert re.match(r"step \d+\s+said at \d+ <b>", page.locator(".st-samples li").first.inner_text())
@@ -86,10 +86,10 @@ def test_upload_a_file_and_compare_two_runs(visit: Open, tmp_path: Path) -> None
     file.write_text("once upon a time\n" * 5, encoding="utf-8")
     page = visit("train?task=lm&steps=30")
     page.locator("input[type=file]").set_input_files(file)
-    until(page, "document.querySelector('.st-news')?.innerText.includes('is here')")
+    until(page, "document.querySelector('.st-news')?.innerText.includes('is uploaded')")
     assert page.locator("img").count() == 0
     for _ in range(2):
-        page.get_by_role("button", name="Begin").click()
+        page.get_by_role("button", name="Start").click()
         state(page, "finished")
     assert "img-src-x-onerror-alert-1-.txt" in page.locator(".st-runs li").first.inner_text()
     page.locator(".st-runs input").nth(1).check()
@@ -124,11 +124,11 @@ def serve(tmp_path: Path) -> Iterator[Callable[[int], subprocess.Popen[bytes]]]:
 
 
 def answers(port: int) -> bool:
-    with closing(socket.socket()) as asked:
-        return asked.connect_ex(("127.0.0.1", port)) == 0
+    with closing(socket.socket()) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_a_killed_server_loses_nothing_and_the_page_says_so_and_comes_back(
+def test_a_killed_server_loses_nothing_and_the_page_reconnects(
     browser: Any, runs: Runs, serve: Callable[[int], subprocess.Popen[bytes]]
 ) -> None:
     port = free_port()
@@ -136,13 +136,13 @@ def test_a_killed_server_loses_nothing_and_the_page_says_so_and_comes_back(
     page = browser.new_page(viewport=SIZE)
     page.set_default_timeout(1000 * PATIENCE)
     page.goto(f"http://127.0.0.1:{port}/studio/#train?task=lm&steps={LONG}")
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     until(page, "document.querySelectorAll('.st-samples li').length > 0")
     [name] = runs.names()
     os.kill(server.pid, signal.SIGKILL)
     server.wait()
     before = runs.checkpoint(name) or 0
-    until(page, "document.querySelector('.st-trouble')?.innerText.includes('runs go on by themselves')")
+    until(page, "document.querySelector('.st-error')?.innerText.includes('runs continue without it')")
     assert re.search(rf"{name} was at step \d+, its checkpoint at \d+", page.get_by_role("alert").inner_text())
     serve(port)
     until(page, "document.querySelector('.st-news')?.innerText.includes('The server is back')")
@@ -158,12 +158,12 @@ def test_a_real_training_learns_and_its_model_can_be_used(browser: Any, tmp_path
     book = tmp_path / "book.txt"
     book.write_text("the cat sees a dog and the dog sees a cat.\n" * 200, encoding="utf-8")
     with opened(Service.load(["words"]), Runs(tmp_path / "runs")) as home:
-        watched = AtHome(browser.new_page(viewport=SIZE), home)
+        watched = StudioPage(browser.new_page(viewport=SIZE), home)
         page = watched.page
         page.goto(f"{home}/studio/#train?task=lm&steps=40")
         page.locator("input[type=file]").set_input_files(book)
-        until(page, "document.querySelector('.st-news')?.innerText.includes('is here')")
-        page.get_by_role("button", name="Begin").click()
+        until(page, "document.querySelector('.st-news')?.innerText.includes('is uploaded')")
+        page.get_by_role("button", name="Start").click()
         page.wait_for_selector(".st-is-finished", timeout=300_000)
         until(page, "document.querySelectorAll('.ch-heads .ch-grid button').length > 0")
         page.get_by_role("button", name="use").click()

@@ -1,6 +1,6 @@
-"""Stands in for `clearhead train` and `clearhead resume`: writes what a training writes, only quicker.
+"""A fast substitute for `clearhead train` and `clearhead resume`: writes the same files.
 
-It goes on after the last checkpoint, as the real one does.
+It continues after the last checkpoint, as the real one does.
 """
 
 from __future__ import annotations

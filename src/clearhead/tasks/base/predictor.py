@@ -36,7 +36,7 @@ from clearhead.look.build import look_at
 from clearhead.look.generation import look_while_generating
 from clearhead.look.inputs import PreparedInput, display_token
 from clearhead.look.look import Look
-from clearhead.run import Run, describe, find
+from clearhead.run import Description, Run, describe, find
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.network import load_network
 from clearhead.tasks.base.task import Task, Workspace
@@ -138,7 +138,11 @@ class Predictor:
         raise NotImplementedError
 
     def predict(self, item: Any) -> dict[str, Any]:
-        """The answer to one item, as JSON."""
+        """The answer to one item as JSON, with default settings."""
+        return self.predict_batch([item])[0]
+
+    def predict_batch(self, items: list[Any]) -> list[dict[str, Any]]:
+        """The answer to each item as JSON, with default settings."""
         raise NotImplementedError
 
     def answer(self, item: Any, max_tokens: int | None = None) -> str:
@@ -146,11 +150,28 @@ class Predictor:
         raise NotImplementedError
 
     def examples(self) -> list[str]:
-        """Inputs to begin with: those of its card, or of its task."""
-        try:
-            return list(describe(self.run.path).examples) or list(self.example_inputs)
-        except ClearheadError:  # a model without a card
+        """Inputs to try: those of its card, one from its last evaluation, or those of its task."""
+        about = self.about
+        if about is None:
             return list(self.example_inputs)
+        sample = self.sample_input(about.sample)
+        return list(about.examples) or ([sample] if sample else list(self.example_inputs))
+
+    def passage(self) -> str:
+        """A longer text of the kind that it was trained on."""
+        return "" if self.about is None else self.about.passage or self.about.sample
+
+    def sample_input(self, sample: str) -> str:  # noqa: ARG002
+        """The input behind the sample of an evaluation; empty if there is none."""
+        return ""
+
+    @cached_property
+    def about(self) -> Description | None:
+        """What its run directory says of it; None for a model without a card."""
+        try:
+            return describe(self.run.path)
+        except ClearheadError:
+            return None
 
     # --- looking inside ---
 

@@ -80,6 +80,7 @@ class Task(ABC, Generic[ModelT]):
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # section -> values that differ from the usual ones
     legacy_settings: ClassVar[tuple[str, ...]] = ()  # names that `migrate` still understands
     unit: ClassVar[str] = "tokens"  # what its loss is counted in
+    rank: ClassVar[int] = 100  # lists show tasks of a lower rank first
     text_encoder: ClassVar[str | None] = None  # where its model has a text encoder that another can start from
     gives_word_vectors: ClassVar[bool] = False
     takes_word_vectors: ClassVar[bool] = True  # its model has token embeddings

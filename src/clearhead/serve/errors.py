@@ -1,0 +1,114 @@
+"""Errors of a request in the form that OpenAI's clients know: an HTTP status and one sentence in a small JSON document.
+
+{"error": {"message": "there is no model called 'en-fr'; did you mean en-es?", "type": …, "code": …, "param": null}}
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from clearhead.errors import ClearheadError
+
+logger = logging.getLogger("clearhead.serve")
+
+TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+MESSAGES = {
+    404: "there is nothing at this address; /openapi.json lists all routes",
+    405: "this address answers another method; /openapi.json lists all routes",
+}
+CLIENT_CLOSED_REQUEST = 499  # nobody receives this status, but the metrics count it
+
+
+class RequestError(ClearheadError):
+    """A request that is answered with an error: its HTTP status, code and headers."""
+
+    def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None):
+        super().__init__(message)
+        self.status, self.code, self.headers = status, code, dict(headers or {})
+
+    def response(self) -> JSONResponse:
+        return JSONResponse(error_document(self.status, str(self), self.code), self.status, self.headers)
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong, in one sentence."""
+
+    message: str = Field(examples=["there is no model called en-fr; did you mean en-es?"])
+    type: str = Field(examples=["not_found_error"])
+    code: str = Field(examples=["model_not_found"])
+    param: str | None = None
+
+
+class ErrorReply(BaseModel):
+    """The body of every response that is not a success."""
+
+    error: ErrorDetail
+
+
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorReply, "description": "The request cannot be answered; the message says why."},
+    "5XX": {"model": ErrorReply, "description": "The service is stopping, took too long, or failed."},
+}
+
+
+def error_document(status: int, message: str, code: str) -> dict[str, Any]:
+    """Return the JSON body of an error, in OpenAI's shape."""
+    default = "invalid_request_error" if status < 500 else "server_error"
+    return {"error": {"message": message, "type": TYPES.get(status, default), "code": code, "param": None}}
+
+
+def to_request_error(problem: Exception) -> RequestError:
+    """Turn any exception into a RequestError; one that is not a user's mistake becomes a 500 and is logged."""
+    if isinstance(problem, RequestError):
+        return problem
+    if isinstance(problem, ClearheadError):
+        return RequestError(400, "invalid_value", str(problem))
+    logger.error("a request failed", exc_info=problem)
+    return RequestError(500, "failure", "the service failed to answer this request; its log says more")
+
+
+def install(app: FastAPI) -> None:
+    """Register handlers that answer every exception with an error document."""
+
+    @app.exception_handler(ClearheadError)
+    async def _user_error(_: Request, problem: ClearheadError) -> JSONResponse:
+        return to_request_error(problem).response()
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(_: Request, problem: RequestValidationError) -> JSONResponse:
+        return RequestError(400, "invalid_value", _validation_message(problem)).response()
+
+    @app.exception_handler(HTTPException)
+    async def _http(_: Request, problem: HTTPException) -> JSONResponse:
+        message = MESSAGES.get(problem.status_code, "the request cannot be read: its body is malformed")
+        return RequestError(problem.status_code, "invalid_request", message, problem.headers).response()
+
+    @app.exception_handler(ClientDisconnect)
+    async def _disconnected(_: Request, __: ClientDisconnect) -> Response:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+    @app.exception_handler(Exception)
+    async def _internal(_: Request, problem: Exception) -> JSONResponse:
+        return to_request_error(problem).response()
+
+
+def _validation_message(problem: RequestValidationError) -> str:
+    """Name the first invalid field and what is wrong with it."""
+    first = problem.errors()[0]
+    field = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
+    message = str(first["msg"])
+    return f"{field}: {message[:1].lower()}{message[1:]}".encode(errors="replace").decode()

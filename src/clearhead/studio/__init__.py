@@ -1,0 +1,13 @@
+"""The Studio: a page in the browser to use a model, look inside it, change it and train one (`clearhead studio`).
+
+app.py        the page, its policy and its routes added to an app of `clearhead.serve`
+inputs.py     what the routes have in common: a model and an input for it
+play.py       answers token by token, with the alternatives of each token
+views.py      the data of each view
+what_if.py    a model with parts switched off, beside the original
+runs.py       trainings as separate processes, which outlive the page and the server
+training.py   the routes to them
+lessons.py    the ideas of the lectures, each with its equation and its code
+examples.py   inputs that the page suggests
+page/         the page: plain ES modules, which import the views of `clearhead.look.views` as they are
+"""

@@ -1,0 +1,75 @@
+"""The page at `/studio/`, its routes at `/studio/api/`, and a server for both.
+
+make_app(service, Runs(Path("runs")), Access())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from clearhead.look.html import FOLDER as VIEWS
+from clearhead.serve.app import create_app
+from clearhead.serve.registry import Service
+from clearhead.serve.security import Access
+from clearhead.serve.server import Address, make_server, run_server
+from clearhead.studio import lessons, play, training, views, what_if
+from clearhead.studio.runs import Runs
+
+API = "/studio/api"
+PAGE = Path(__file__).parent / "page"
+HEADERS = {
+    # Scripts and styles only from files of this package; figures are saved through data: and blob:.
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}  # not left to the system's table
+
+
+class PageFiles(StaticFiles):
+    """A folder of static files, sent with the headers of the page."""
+
+    def file_response(self, full_path: Any, *args: Any, **options: Any) -> Response:
+        response = super().file_response(full_path, *args, **options)
+        response.headers.update(HEADERS)
+        if kind := TYPES.get(Path(full_path).suffix):
+            response.headers["Content-Type"] = kind
+        return response
+
+
+def make_app(service: Service, runs: Runs, access: Access) -> FastAPI:
+    """Return the app of a service with the Studio added; `/` leads to the page."""
+    app = create_app(service, access)
+    app.state.runs = runs
+    for part in (play, views, what_if, lessons, training):
+        app.include_router(part.router, prefix=API, tags=["studio"])
+    app.mount("/studio/views", PageFiles(directory=VIEWS), name="views")
+    app.mount("/studio", PageFiles(directory=PAGE, html=True), name="studio")
+
+    @app.get("/", include_in_schema=False)
+    async def _root() -> RedirectResponse:
+        return RedirectResponse("/studio/")
+
+    return app
+
+
+def make_studio(service: Service, runs: Runs, address: Address) -> uvicorn.Server:
+    """Return a uvicorn server for the Studio."""
+    return make_server(make_app(service, runs, address.access), service.limits)
+
+
+def open_studio(service: Service, runs: Runs, port: int, on_ready: Callable[[str], None]) -> None:
+    """Serve the Studio to this machine until SIGINT or SIGTERM; `on_ready` gets its URL when it can be opened."""
+    address = Address(port=port)
+    listening = address.listen()
+    on_ready(f"{address.url(listening)}/studio/")
+    run_server(make_studio(service, runs, address), service.limits, listening)

@@ -1,0 +1,41 @@
+// The ideas of the lectures, each with its equation, its code and a link to a view that shows it; and a guided tour.
+
+import { get } from "./api.js";
+import { formatLink } from "./link.js";
+import { resultPanel } from "./shared.js";
+import { STOPS } from "./tour.js";
+import { h } from "./views/dom.js";
+import { equation } from "./views/equation.js";
+
+export const NAME = "Learn";
+export const ABOUT = "The ideas of the lectures in teaching order. Each can be seen at work in a real model.";
+
+export function open(element, state, studio) {
+  const { place, load, element: panel } = resultPanel();
+  element.append(invitation(), panel);
+  load(async (isCurrent) => {
+    const ideas = await get("/studio/api/ideas");
+    if (!isCurrent()) return;
+    const opened = Number(state.idea ?? -1);
+    place.append(h("ol", { class: "st-ideas" }, ideas.map((idea, number) => entry(idea, number, number === opened, studio))));
+    place.querySelectorAll("details")[opened]?.scrollIntoView({ block: "center" });
+  });
+  return {};
+}
+
+function invitation() {
+  const [view, state] = STOPS[0].at;
+  return h("p", { class: "st-invitation" },
+    h("a", { class: "st-go", href: formatLink(view, { ...state, tour: 1 }) }, "Take the tour"),
+    ` ${STOPS.length} stops, ten minutes: from one sentence to the inside of a Transformer.`);
+}
+
+function entry({ title, lectures, equation: formula, says, file, line, source, view, state }, number, open, studio) {
+  const details = h("details", { class: "st-code", open }, h("summary", {}, `The code: ${file}, line ${line}`),
+    h("pre", {}, h("code", {}, source)));
+  details.addEventListener("toggle", () => studio.set({ idea: details.open ? number : "" }));
+  return h("li", { class: "st-idea" },
+    h("h2", {}, title), equation(formula), h("p", {}, says),
+    h("p", { class: "st-idea-foot" }, h("a", { href: formatLink(view, state) }, "See it live"), h("span", { class: "ch-label" }, lectures)),
+    details);
+}

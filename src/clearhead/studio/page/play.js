@@ -1,0 +1,196 @@
+// A model's answer token by token, and the alternatives of each token.
+
+import { lines } from "./api.js";
+import { parseJson } from "./link.js";
+import { pad } from "./pad.js";
+import { findModel, inputBar, inputText, noModel, resultPanel } from "./shared.js";
+import { button, meter, partLabel, shareList, slider } from "./views/controls.js";
+import { h, keyOf } from "./views/dom.js";
+import { frame, title } from "./views/frame.js";
+import { percent, visible } from "./views/numbers.js";
+
+export const NAME = "Play";
+export const ABOUT = "Use a model. Each token is coloured by the model's confidence; select one to see the alternatives.";
+// A model that reads text and has the verb "generate" but does not generate fills in masked tokens: nothing to play.
+export const fits = ({ generates, reads, verb }) => generates || (reads !== "words" && verb !== "generate");
+
+const MAX_SHADE = 0.55; // of the least probable token
+const MAX_TEMPERATURE = 15; // tenths
+const MAX_TOKENS = 120;
+const MAX_CONTINUATION = 160;
+
+export function open(element, state, studio) {
+  const models = studio.models(fits);
+  if (!models.length) return element.append(noModel("answers"));
+  const model = findModel(models, state.model);
+  const readsImage = model.reads === "image";
+  const { place, load, element: panel } = resultPanel();
+  let request = {
+    text: inputText(model, state.text), image: state.image, forced: parseJson(state.forced ?? "[]"),
+    temperature: Number(state.temperature ?? (model.continues ? 0.8 : 0)), seed: Number(state.seed ?? 0),
+  };
+  let answer = { tokens: [], text: "" };
+  let selected = null; // index of a token
+  let running = null; // AbortController of the answer on its way
+  let [view, colours] = [null, null];
+
+  function submit(changes) {
+    request = { ...request, ...changes };
+    const { text, image, temperature, seed, forced } = request;
+    studio.set({ model: model.name, text, image, temperature, seed, forced: forced.length ? JSON.stringify(forced) : "" });
+    running?.abort();
+    running = new AbortController();
+    answer = { tokens: [], text: "", source: text };
+    const body = { model: model.name, ...request, longest: model.continues ? MAX_CONTINUATION : MAX_TOKENS };
+    load(async (isCurrent) => {
+      for await (const line of lines("/studio/api/play", body, running.signal)) {
+        if (!isCurrent()) return;
+        receive(line);
+      }
+    });
+  }
+
+  function receive({ token, text, labels, tags, prediction }) {
+    answer = { ...answer, text: text ?? answer.text, labels, tags, prediction };
+    if (token) answer.tokens.push(token);
+    if (!view) view = makeFrame();
+    if (token && answer.tokens.length > 1) append(token);
+    else view.redraw();
+  }
+
+  /** Add one token to what is already drawn. */
+  function append(token) {
+    view.figure.querySelector(".st-answer").append(tokenElement(token, answer.tokens.length - 1));
+    drawHeading();
+  }
+
+  function makeFrame() {
+    const json = () => ({ format: "clearhead-play-1", model: model.name, ...request, ...answer });
+    return frame(place, { name: "play", label: "Answer", draw, picture: () => view.figure, json }, {});
+  }
+
+  function drawHeading() {
+    const input = readsImage ? "the image" : answer.source;
+    title(view.heading, model.continues ? [model.name] : [input, summary()], model.generates ? sampling() : model.name);
+  }
+
+  function summary() {
+    if (answer.labels) return answer.labels[0][0];
+    if (answer.tags) return "its tags";
+    if (answer.prediction) return asText(Object.values(answer.prediction)[0]);
+    return answer.text || "…";
+  }
+
+  function draw() {
+    drawHeading();
+    view.figure.replaceChildren(...content());
+    view.say(selected === null && answer.tokens.length
+      ? "The stronger the colour, the less confident the model was. Click a token to see its alternatives." : "");
+  }
+
+  function content() {
+    if (answer.labels) return labelled();
+    if (answer.tags) return tagged();
+    return answer.prediction ? predicted() : generated();
+  }
+
+  function sampling() {
+    if (!request.temperature) return "greedy: always the most probable token";
+    return `each token sampled at temperature ${request.temperature.toFixed(1)}`;
+  }
+
+  function labelled() {
+    return [h("div", {}, partLabel("Probabilities"), shareList(answer.labels.map(([name, share], rank) => [name, share, !rank])))];
+  }
+
+  function tagged() {
+    return [h("dl", { class: "st-tags" }, answer.tags.map(([word, tag]) =>
+      h("div", {}, h("dt", { dir: "auto" }, word), h("dd", {}, tag))))];
+  }
+
+  /** The fields of any other task's prediction. */
+  function predicted() {
+    return [h("dl", { class: "st-tags" }, Object.entries(answer.prediction).map(([name, value]) =>
+      h("div", {}, h("dt", {}, name), h("dd", { dir: "auto" }, asText(value)))))];
+  }
+
+  function generated() {
+    colours = view.palette();
+    const prompt = model.continues ? h("span", { class: "st-prompt" }, answer.source) : "";
+    const tokens = answer.tokens.map((token, index) => tokenElement(token, index));
+    const name = "Answer; arrow keys move between tokens, Enter selects one";
+    const text = h("div", { class: "st-answer", role: "group", "aria-label": name, dir: "auto" }, prompt, tokens);
+    return [text, alternatives()];
+  }
+
+  function tokenElement(token, index) {
+    const fill = colours.share(MAX_SHADE * (1 - token.probability));
+    const shown = index === 0 && !model.continues ? token.piece.trimStart() : token.piece;
+    return h("span", {
+      class: "st-token", role: "button", "aria-pressed": String(index === selected), tabindex: index === (selected ?? 0) ? 0 : -1,
+      "aria-label": `${visible(token.word)}, ${percent(token.probability)}`, title: percent(token.probability),
+      style: { background: fill, color: colours.inkOn(fill) },
+      onclick: () => select(index), onkeydown: (event) => moveSelection(event, index),
+    }, token.word === "[STOP]" ? " ■" : shown);
+  }
+
+  function select(index) {
+    selected = index;
+    draw();
+    view.figure.querySelector('.st-token[aria-pressed="true"]')?.focus();
+  }
+
+  function moveSelection(event, index) {
+    const next = { ArrowLeft: index - 1, ArrowRight: index + 1, Enter: index, " ": index }[keyOf(event)];
+    if (next === undefined || !answer.tokens[next]) return;
+    event.preventDefault();
+    select(next);
+  }
+
+  function alternatives() {
+    const token = answer.tokens[selected];
+    if (!token) return "";
+    const item = ({ id, word, probability }) => h("li", { "aria-current": id === token.id ? "true" : null },
+      h("button", { type: "button", class: "st-alternative", onclick: () => continueWith(id) },
+        h("span", { dir: "auto" }, visible(word)), meter(probability), h("span", { class: "ch-number" }, percent(probability))));
+    const own = token.alternatives.some(({ id }) => id === token.id) ? [] : [token];
+    return h("section", { class: "st-alternatives", "aria-label": "Alternatives" },
+      partLabel(`Instead of “${visible(token.word)}”; click one to continue from it`),
+      h("ol", {}, [...token.alternatives, ...own].map(item)));
+  }
+
+  function continueWith(id) {
+    submit({ forced: [...answer.tokens.slice(0, selected).map((token) => token.id), id] });
+  }
+
+  const temperature = slider("Temperature", MAX_TEMPERATURE, Math.round(10 * request.temperature), (tenths) => (tenths / 10).toFixed(1),
+    (tenths) => { request.temperature = tenths / 10; });
+  const again = button("Again", () => submit({ seed: request.seed + 1, forced: [] }), "Answer again with another random seed");
+  const onModel = (name) => studio.go("play", { model: name });
+  const submitInput = (input) => {
+    selected = null;
+    submit({ ...input, forced: [] });
+  };
+  if (readsImage) {
+    const drawing = pad({ models, model, image: request.image, onModel, onImage: (image) => submitInput({ image }) });
+    element.append(h("div", { class: "st-beside" }, drawing.element, panel));
+    if (request.image) submit({});
+    else place.append(h("p", { class: "st-hint" }, "Draw something on the pad, or drop an image on it."));
+  } else {
+    const more = model.generates ? [temperature, again] : [];
+    const action = model.verb[0].toUpperCase() + model.verb.slice(1);
+    const bar = inputBar({ models, model, text: request.text, action, onModel, more, onSubmit: (text) => submitInput({ text }) });
+    element.append(bar.element, panel);
+    submit({});
+  }
+  return {
+    close() {
+      running?.abort();
+      view?.destroy();
+    },
+  };
+}
+
+function asText(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}

@@ -1,0 +1,92 @@
+// What several views share: the input bar, the model menu, a panel for results and errors.
+
+import { isAbort } from "./api.js";
+import { button, menu } from "./views/controls.js";
+import { h } from "./views/dom.js";
+
+/** The model with a name, or the first one. */
+export function findModel(models, name) {
+  return models.find((model) => model.name === name) ?? models[0];
+}
+
+/** The text of a link, or the model's first example. */
+export function inputText(model, text) {
+  return text ?? model.examples[0] ?? "";
+}
+
+/**
+ * A bar with a model menu, a text field, a button and examples: {element}.
+ *
+ * `onSubmit` gets the text, `onModel` the name of the model that was chosen.
+ */
+export function inputBar({ models, model, text, action, onSubmit, onModel, more = [] }) {
+  const input = h(model.verb === "generate" ? "textarea" : "input", {
+    class: "st-input", "aria-label": "Text", autocomplete: "off", spellcheck: "false", rows: 3, maxlength: 2000,
+  });
+  input.value = text;
+  const submit = (event) => {
+    event?.preventDefault();
+    onSubmit(input.value);
+  };
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
+  });
+  const example = (words) => button(words.replaceAll("\n", " ⏎ "), () => {
+    input.value = words;
+    submit();
+  });
+  const element = h("form", { class: "st-bar", onsubmit: submit },
+    modelMenu(models, model, onModel),
+    h("div", { class: "st-ask" }, input, h("button", { class: "st-go" }, action)),
+    h("div", { class: "st-more" }, ...more,
+      h("span", { class: "st-examples", role: "group", "aria-label": "Examples" },
+        h("span", { class: "ch-label", "aria-hidden": "true" }, "Try"), model.examples.map(example))));
+  return { element };
+}
+
+/** A menu of models with the title of the chosen one. */
+export function modelMenu(models, model, onModel) {
+  const options = models.map(({ name, task }) => [name, `${name} · ${task}`]);
+  return h("div", { class: "st-model" }, menu("Model", options, model.name, onModel),
+    h("span", { class: "st-title", title: model.title }, model.title));
+}
+
+/** A panel with a place for results and a line for errors: {element, place, load}. */
+export function resultPanel() {
+  const place = h("div", { class: "st-place" });
+  const errorLine = h("p", { class: "st-error", role: "alert", hidden: true });
+  let started = 0;
+  const showError = (message) => {
+    errorLine.textContent = message;
+    errorLine.hidden = !message;
+  };
+  /** Run `work(isCurrent)`, which may fail; only the call that was started last may change the panel. */
+  async function load(work) {
+    const number = (started += 1);
+    const isCurrent = () => number === started && place.isConnected;
+    place.setAttribute("aria-busy", "true");
+    try {
+      await work(isCurrent);
+      if (isCurrent()) showError("");
+    } catch (error) {
+      if (isCurrent() && !isAbort(error)) showError(error.message);
+    } finally {
+      if (number === started) place.removeAttribute("aria-busy");
+    }
+  }
+  return { element: h("div", {}, errorLine, place), place, load };
+}
+
+/** The message of a view that none of the loaded models fits. */
+export function noModel(ability) {
+  return h("p", { class: "st-empty" }, `None of the loaded models ${ability}. Start the Studio with one that does.`);
+}
+
+/** Call `work` only after a pause of some milliseconds without another call. */
+export function debounce(milliseconds, work) {
+  let timer = null;
+  return (...values) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => work(...values), milliseconds);
+  };
+}

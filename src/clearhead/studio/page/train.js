@@ -1,0 +1,283 @@
+// Train a model: start, watch, pause, resume, stop and compare runs.
+
+import { get, post, put } from "./api.js";
+import { plot } from "./plot.js";
+import { button, menu, partLabel, slider, toggle } from "./views/controls.js";
+import { h } from "./views/dom.js";
+import { frame, title } from "./views/frame.js";
+import { mount } from "./views/heads.js";
+import { format } from "./views/numbers.js";
+
+export const NAME = "Train";
+export const ABOUT = "Start a run and watch it learn. It is a separate process: closing this page or the server does not end it.";
+
+const INTERVAL = 1500; // milliseconds between two updates
+const ACTIONS = { running: ["pause", "stop"], paused: ["resume", "stop"], stopped: ["resume"], failed: ["resume"], finished: ["use"] };
+const SAMPLES = 6;
+const KINDS = ["encoder.self", "decoder.self", "decoder.cross"];
+
+export function open(element, state, studio) {
+  const request = { task: state.task, size: state.size ?? "tiny", steps: Number(state.steps ?? 300), upload: state.upload ?? "" };
+  let chosen = (state.runs ?? "").split(",").filter(Boolean);
+  let tasks = []; // what can be trained
+  let known = { runs: [], uploads: [] };
+  let details = new Map(); // name -> a run with its measurements
+  let [timer, offlineSince, closed] = [null, null, false];
+  const errorLine = h("p", { class: "st-error", role: "alert", hidden: true });
+  const statusLine = h("p", { class: "st-news", role: "status" });
+  const form = h("form", { class: "st-new-run", "aria-label": "New run", onsubmit: start });
+  const list = h("ul", { class: "st-runs", "aria-label": "Runs" });
+  const place = h("div", { class: "st-place" });
+  const attention = attentionHistory(h("div"));
+  let [view, drawnForm, drawnList] = [null, "", ""];
+  let logOpen = null; // whether the log is open; null until the user opens or closes it
+
+  // --- requests ---
+
+  async function update() {
+    clearTimeout(timer);
+    try {
+      if (!tasks.length) tasks = await get("/studio/api/tasks");
+      known = await get("/studio/api/runs");
+      chosen = chosen.filter((name) => known.runs.some((run) => run.name === name));
+      if (!chosen.length && known.runs.length) chosen = [known.runs[0].name];
+      const found = await Promise.all(chosen.map((name) => get(`/studio/api/runs/${encodeURIComponent(name)}`)));
+      details = new Map(found.map((run) => [run.name, run]));
+      if (offlineSince) reconnected();
+      if (!closed) draw();
+    } catch (error) {
+      disconnected(error);
+    }
+    if (!closed) timer = setTimeout(update, INTERVAL);
+  }
+
+  function disconnected(error) {
+    offlineSince ??= new Date();
+    const last = [...details.values()].map((run) => `${run.name} was at step ${lastStep(run)}, its checkpoint at ${run.checkpoint ?? "none yet"}`);
+    say(errorLine, `${error.message} The page has been offline since ${clock(offlineSince)}; runs continue without it, and checkpoints are safe. ${last.join("; ")}. Trying again…`);
+  }
+
+  function reconnected() {
+    say(errorLine, "");
+    say(statusLine, `The server is back; it was offline from ${clock(offlineSince)} to ${clock(new Date())}. ${[...details.values()].map((run) => `${run.name} is ${run.state} at step ${lastStep(run)}`).join("; ")}.`);
+    offlineSince = null;
+  }
+
+  /** Run something that may fail, show its error, and update. */
+  async function run(work) {
+    try {
+      await work();
+      say(errorLine, "");
+    } catch (error) {
+      say(errorLine, error.message);
+    }
+    await update();
+  }
+
+  async function apply(action, { name }) {
+    await post(`/studio/api/runs/${encodeURIComponent(name)}/${action}`);
+    if (action !== "use") return;
+    await studio.reloadModels();
+    const [model] = studio.models((each) => each.name === name);
+    studio.go(model.reads === "words" ? "words" : "play", { model: name });
+  }
+
+  function start(event) {
+    event.preventDefault();
+    run(async () => {
+      const { task, size, steps, upload } = request;
+      const started = await post("/studio/api/runs", { task, size, steps, ...(upload ? { upload } : {}) });
+      choose([started.name]);
+      say(statusLine, `${started.name} has started.`);
+    });
+  }
+
+  function choose(names) {
+    chosen = names;
+    studio.set({ runs: chosen.join(",") });
+  }
+
+  async function send(file) {
+    if (!file) return;
+    await run(async () => {
+      const { name } = await put(`/studio/api/runs/uploads/${encodeURIComponent(file.name)}`, file);
+      request.upload = name;
+      say(statusLine, `${name} is uploaded.`);
+    });
+  }
+
+  // --- drawing ---
+
+  function draw() {
+    drawForm();
+    drawList();
+    const runs = chosen.map((name) => details.get(name)).filter(Boolean);
+    if (!runs.length) return place.replaceChildren(h("p", { class: "st-hint" }, "No run yet: start one above."));
+    view ??= frame(place, { name: "runs", label: "Runs", draw: drawRuns, picture: () => view.figure,
+      json: () => ({ format: "clearhead-runs-1", runs: [...details.values()] }) }, {});
+    view.redraw();
+    return attention.follow(runs[0]);
+  }
+
+  function drawForm() {
+    if (!tasks.length) return;
+    const chosenTask = tasks.find(({ name }) => name === request.task) ?? tasks[0];
+    request.task = chosenTask.name;
+    const now = JSON.stringify([request.task, request.upload, known.uploads]);
+    if (now === drawnForm) return;
+    drawnForm = now;
+    const file = h("input", { type: "file", hidden: true, onchange: () => send(file.files[0]) });
+    const set = (name) => (value) => {
+      request[name] = value;
+      if (name === "task" && !tasks.find((each) => each.name === value).upload) request.upload = "";
+      studio.set({ task: request.task, size: request.size, steps: request.steps, upload: request.upload });
+      drawForm();
+    };
+    const sources = [["", "built in"], ...(chosenTask.upload ? known.uploads.map((name) => [name, name]) : [])];
+    const steps = h("input", { class: "st-input st-number", type: "number", min: 1, max: 1000000, value: request.steps,
+      "aria-label": "Steps", onchange: () => set("steps")(Number(steps.value)) });
+    form.replaceChildren(
+      menu("Task", tasks.map(({ name, title, needs }) => [name, `${title}: ${needs}`]), request.task, set("task")),
+      menu("Data", sources, request.upload, set("upload")),
+      ...(chosenTask.upload ? [button("Upload a file", () => file.click()), file] : []),
+      menu("Size", ["tiny", "small", "base"].map((size) => [size, size]), request.size, set("size")),
+      h("label", { class: "ch-menu" }, h("span", { class: "ch-label" }, "Steps"), steps),
+      h("button", { class: "st-go" }, "Start"));
+  }
+
+  function drawList() {
+    const now = JSON.stringify([known.runs, chosen]);
+    if (now === drawnList) return;
+    drawnList = now;
+    const focused = list.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+    list.replaceChildren(...known.runs.map(listItem));
+    if (focused) [...list.querySelectorAll("button, input")].find((each) => each.getAttribute("aria-label") === focused)?.focus();
+  }
+
+  function listItem(entry) {
+    const compare = toggle(entry.name, chosen.includes(entry.name), (on) => {
+      choose(on ? [...chosen, entry.name] : chosen.filter((name) => name !== entry.name));
+      update();
+    });
+    compare.querySelector("input").setAttribute("aria-label", `Show ${entry.name}`);
+    const action = (name) => button(name, () => run(() => apply(name, entry)), `${name} ${entry.name}`);
+    return h("li", {}, compare, h("span", { class: `st-state st-is-${entry.state}` }, entry.state),
+      h("span", { class: "ch-label" }, `${entry.task} · ${entry.data} · ${entry.steps.toLocaleString("en")} steps`),
+      h("span", { class: "st-verbs" }, ACTIONS[entry.state].map(action)));
+  }
+
+  function drawRuns() {
+    const runs = chosen.map((name) => details.get(name)).filter(Boolean);
+    title(view.heading, [runs.map(({ name }) => name).join(", ")], runs.map(summary).join(" · "));
+    const width = Math.max(300, Math.min(900, view.figure.clientWidth * (view.figure.clientWidth > 900 ? 0.58 : 1)));
+    view.figure.replaceChildren(
+      h("div", {}, partLabel("Loss: training as a line, held-out examples as dots"),
+        plot(runs.flatMap((run, number) => curves(run, number, runs.length > 1)), { width, height: 300, x: "step", y: "loss" })),
+      h("div", {}, samples(runs[0]), logTail(runs[0], logOpen ?? runs[0].state === "failed", (open) => { logOpen = open; })));
+  }
+
+  element.append(form, errorLine, statusLine, list, place, attention.element);
+  update();
+  return {
+    close() {
+      closed = true;
+      clearTimeout(timer);
+      view?.destroy();
+      attention.close();
+    },
+  };
+}
+
+function say(line, message) {
+  line.textContent = message;
+  line.hidden = !message;
+}
+
+function clock(time) {
+  return time.toLocaleTimeString();
+}
+
+function lastStep({ metrics }) {
+  return metrics.at(-1)?.step ?? 0;
+}
+
+function summary(run) {
+  const last = run.metrics.filter(({ part }) => part === "validation").at(-1);
+  const scores = Object.entries(last ?? {}).filter(([name, value]) => typeof value === "number" && name !== "step" && name !== "loss");
+  const measured = last ? `, validation loss ${format(last.loss)}${scores.map(([name, value]) => `, ${name} ${format(value)}`).join("")}` : "";
+  return `${run.state}, step ${lastStep(run).toLocaleString("en")} of ${run.steps.toLocaleString("en")}${measured}`;
+}
+
+function curves({ name, metrics }, number, several) {
+  const losses = (name) => metrics.filter(({ part, loss }) => part === name && Number.isFinite(loss)).map(({ step, loss }) => [step, loss]);
+  const curveName = (part) => (several ? `${name}, ${part}` : part);
+  return [
+    { name: curveName("training"), points: losses("train"), shade: 2 * number },
+    { name: curveName("held out"), points: losses("validation"), dots: true, shade: 2 * number + 1 },
+  ].filter(({ points }) => points.length);
+}
+
+function samples({ metrics }) {
+  const newest = metrics.filter(({ sample }) => sample).slice(-SAMPLES).reverse();
+  if (!newest.length) return "";
+  return h("section", { "aria-label": "Samples" }, partLabel("Samples of its output, newest first"),
+    h("ol", { class: "st-samples" }, newest.map(({ step, sample }) =>
+      h("li", {}, h("span", { class: "ch-label" }, `step ${step.toLocaleString("en")}`), h("span", { dir: "auto" }, sample.slice(0, 240))))));
+}
+
+function logTail({ said: log }, open, onToggle) {
+  const last = log.trim().split("\n").slice(-8).join("\n");
+  const details = h("details", { class: "st-code", open, ontoggle: () => onToggle(details.open) },
+    h("summary", {}, "Output of the process"), h("pre", {}, last));
+  return last ? details : "";
+}
+
+/** One kind of attention at one evaluation, with readable tokens. */
+function attentionAt({ rows, columns, weights }, kind, evaluation) {
+  const readable = (tokens) => tokens.map((token) => token.replaceAll("▁", " ").trim() || "·");
+  return { rows: readable(rows), columns: readable(columns), weights: weights[evaluation], causal: kind === "decoder.self" };
+}
+
+/** The attention of a fixed example at each evaluation: {element, follow, close}. */
+function attentionHistory(element) {
+  let [view, history, newest, shown, chosen] = [null, null, "", null, {}];
+  const tools = h("div", { class: "st-choices" });
+  const place = h("div", { class: "st-place" });
+  element.append(tools, place);
+
+  async function follow({ name, metrics }) {
+    const count = metrics.filter(({ part }) => part === "validation").length;
+    if (!count || newest === `${name} ${count}`) return;
+    newest = `${name} ${count}`;
+    const atEnd = !history || shown === history.steps.length - 1;
+    const found = await get(`/studio/api/runs/${encodeURIComponent(name)}/attention`).catch(() => null);
+    if (!found?.steps.length) return clear();
+    history = found;
+    shown = atEnd || shown >= history.steps.length ? history.steps.length - 1 : shown;
+    draw(name);
+  }
+
+  /** Show nothing for a run without attention, instead of that of the previous run. */
+  function clear() {
+    view?.destroy();
+    [view, history] = [null, null];
+    tools.replaceChildren();
+  }
+
+  function draw(name) {
+    const { steps } = history;
+    tools.replaceChildren(slider("Attention of one held-out example at", steps.length - 1, shown,
+      (index) => `step ${steps[index].toLocaleString("en")}`, (index) => { shown = index; show(name); }));
+    show(name);
+  }
+
+  function show(name) {
+    const kinds = KINDS.filter((kind) => kind in history.attention);
+    const attention = Object.fromEntries(kinds.map((kind) => [kind, attentionAt(history.attention[kind], kind, shown)]));
+    const data = { format: "clearhead-look-1", model: name, text: `Step ${history.steps[shown].toLocaleString("en")}`, output: "", attention };
+    if (view) view.update(data, chosen);
+    else view = mount(place, data, { chosen, onChange: (next) => { chosen = next; } });
+  }
+
+  return { element, follow, close: () => view?.destroy() };
+}

@@ -1,0 +1,253 @@
+"""The models of the Studio, and the data of each view as the view modules of `clearhead.look` read it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Any
+
+import torch
+from fastapi import APIRouter, Request
+from pydantic import Field
+
+from clearhead.decode import Settings
+from clearhead.look.beams import BeamTree, beam_tree
+from clearhead.look.cells import cells, rank_units, windows
+from clearhead.look.inputs import display_token
+from clearhead.look.look import Look
+from clearhead.look.patches import patch_components
+from clearhead.look.positions import Positions, positions
+from clearhead.look.words import and_neighbours, word_map
+from clearhead.nn import SinusoidalPositions
+from clearhead.serve.errors import ERROR_RESPONSES, RequestError
+from clearhead.serve.registry import ServedModel
+from clearhead.serve.schemas import ModelName, RequestBody, ServiceDep
+from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
+from clearhead.tasks.base.predictor import Predictor
+from clearhead.tasks.words import WordVectors
+
+router = APIRouter(responses=ERROR_RESPONSES)
+
+Index = Annotated[int, Field(ge=0, le=10_000)]
+Word = Annotated[str, Field(min_length=1, max_length=60)]
+
+CONTINUED = 24  # tokens that a language model adds where its generation is shown
+WINDOW = 256  # tokens over which units are compared with features
+
+
+# --- the models ---
+
+
+@router.get("/models")
+async def models(service: ServiceDep) -> list[Document]:
+    """Every model, with what it reads, what it can do, and inputs to try."""
+    return [_describe(served) for served in service.models.values()]
+
+
+def _describe(served: ServedModel) -> Document:
+    predictor, network, sizes = served.model, served.model.network, served.model.meta.sizes
+    found: Document = {
+        "name": served.name,
+        "task": predictor.task,
+        "title": predictor.title if predictor.about is None else predictor.about.title,
+        "verb": predictor.verb,
+        "reads": predictor.reads,
+        "generates": predictor.generates,
+        "continues": predictor.generates and continues_text(served),
+        "attends": any("attention" in name for name, _ in network.named_modules()),
+        "writes": predictor.generates,
+        "parameters": sum(each.numel() for each in network.parameters()),
+        "examples": predictor.examples(),
+        "passage": predictor.passage(),
+    }
+    if predictor.reads == "image":
+        found["image"] = {"side": sizes.height, "channels": sizes.channels}
+    return found
+
+
+# --- one input ---
+
+
+class StepsBody(InputBody):
+    """One query of one head; with an output that is given (`target`) or generated now (`generate`)."""
+
+    target: Annotated[str | None, Field(max_length=2000)] = None
+    generate: bool = False
+    kind: str | None = None
+    layer: Index = 0
+    head: Index = 0
+    query: Index = 0
+
+
+class BeamBody(InputBody):
+    """A beam search of a given width."""
+
+    beams: Annotated[int, Field(ge=2, le=8)] = 4
+
+
+class CellsBody(InputBody):
+    """A text coloured by a unit; by default the unit that follows a feature of the text best."""
+
+    layer: str | None = None
+    unit: Index | None = None
+
+
+@router.post("/steps")
+async def steps(body: StepsBody, request: Request, service: ServiceDep) -> Document:
+    """The attention of one query, step by step."""
+    served = service.get(body.model)
+    item = await read_input(body, served)
+
+    def compute() -> Document:
+        return _look(served.model, item, body).steps(body.layer, body.head, body.query, body.kind).to_json()
+
+    found: Document = await compute_json(request, served, compute)
+    return found
+
+
+def _look(model: Predictor, item: Any, body: StepsBody) -> Look:
+    if body.generate and model.generates:
+        return model.look(item, generate=True, max_tokens=CONTINUED)
+    return model.look(item, body.target) if body.target else model.look(item)
+
+
+@router.post("/beam")
+async def beam(body: BeamBody, request: Request, service: ServiceDep) -> Document:
+    """The tree of a beam search, and the text of each node."""
+    served = service.get(body.model)
+    item = await read_input(body, served)
+    if not served.model.generates:
+        raise RequestError(400, "wrong_model", f"{served.name} does not generate, so it has no beams")
+    max_tokens = limit_tokens(served, item, CONTINUED)
+    found: Document = await compute_json(request, served, lambda: beam_document(served, item, body.beams, max_tokens))
+    return found
+
+
+def beam_document(served: ServedModel, item: Any, beam_width: int, max_tokens: int = CONTINUED) -> Document:
+    """Return the tree with `texts`, the text at each node; `max_tokens` limits what a language model adds."""
+    model, prepared = served.model, served.model.prepare(item)
+    longest = max_tokens if continues_text(served) else prepared.max_tokens
+    settings = Settings(beam_width=beam_width, max_tokens=longest)
+
+    def search(names: Any) -> BeamTree:
+        return beam_tree(
+            model.network, prepared.sources, prepared.prompt, prepared.stop, settings, names, prepared.text
+        )
+
+    tree = search(lambda ids: [display_token(piece) for piece in model.tokenizer.pieces(ids)])
+    numbered = search(lambda ids: [str(each) for each in ids])
+    paths = [[int(each.token) for each in numbered.path(node.id)] for node in numbered.nodes]
+    texts = [model.tokenizer.decode([each for each in path if each != prepared.stop]) for path in paths]
+    return {**tree.to_json(), "texts": texts}
+
+
+@router.post("/cells")
+async def cells_of_text(body: CellsBody, request: Request, service: ServiceDep) -> Document:
+    """A text coloured by a unit, and the units that follow a feature of it."""
+    served = service.get(body.model)
+    text = await read_input(body, served)
+    if not continues_text(served):
+        message = f"{served.name} is not a language model; units are searched in language models only"
+        raise RequestError(400, "wrong_model", message)
+    found: Document = await compute_json(request, served, lambda: _cells(served.model, text, body))
+    return found
+
+
+def _cells(model: Predictor, text: str, body: CellsBody) -> Document:
+    ids = model.tokenizer.encode(text)
+    tokens = [model.tokenizer.decode([number]) for number in ids]
+    ranking = rank_units(model.network, windows(ids, tokens, min(WINDOW, len(ids))))
+    if not ranking:
+        message = "no unit follows a feature of this text; use several lines, some with capitals or quotes"
+        raise RequestError(400, "too_short", message)
+    layer = body.layer or ranking[0].layer
+    unit = body.unit if body.layer and body.unit is not None else ranking[0].unit
+    return cells(model.network, (torch.tensor([ids]),), tokens, layer, unit, ranking).to_json()
+
+
+# --- a model without an input ---
+
+
+class ModelBody(RequestBody):
+    """A model."""
+
+    model: ModelName
+
+
+class PositionsBody(RequestBody):
+    """The positions of a model, or sinusoidal positions of any base, width and length."""
+
+    model: ModelName | None = None
+    base: Annotated[float, Field(gt=1, le=1e6)] = 10_000.0
+    width: Annotated[int, Field(ge=2, le=256, multiple_of=2)] = 64
+    length: Annotated[int, Field(ge=2, le=128)] = 64
+
+
+class WordMapBody(ModelBody):
+    """Words, and how many neighbours of each to show."""
+
+    words: Annotated[list[Word], Field(min_length=1, max_length=12)]
+    neighbours: Annotated[int, Field(ge=2, le=20)] = 8
+
+
+class AnalogyBody(ModelBody):
+    """a - b + c."""
+
+    a: Word
+    b: Word
+    c: Word
+
+
+@router.post("/components")
+async def components(body: ModelBody, request: Request, service: ServiceDep) -> Document:
+    """The principal components of a patch embedding."""
+    served = service.get(body.model)
+    found: Document = await compute_json(request, served, lambda: patch_components(served.model.network).to_json())
+    return found
+
+
+@router.post("/positions")
+async def position_vectors(body: PositionsBody, request: Request, service: ServiceDep) -> Document:
+    """Position vectors, and their products by distance."""
+    if body.model is None:
+        return _sinusoidal(body.base, body.width, body.length)
+    served = service.get(body.model)
+
+    def compute() -> Document:
+        name, found = next(iter(positions(served.model.network).items()))
+        return {"name": name, **found.to_json()}
+
+    found: Document = await compute_json(request, served, compute)
+    return found
+
+
+@lru_cache(maxsize=16)
+def _sinusoidal(base: float, width: int, length: int) -> Document:
+    vectors = SinusoidalPositions(width, base).encode(length)  # (T, D)
+    return {"name": "", **Positions("sinusoidal", (vectors @ vectors.T).unsqueeze(0), vectors).to_json()}
+
+
+@router.post("/words")
+async def words(body: WordMapBody, request: Request, service: ServiceDep) -> Document:
+    """Words and their neighbours, projected to a plane."""
+    served = service.get(body.model)
+    served.require("words", "answer questions about words")
+    found: Document = await compute_json(request, served, lambda: _word_map(served.model, body))
+    return found
+
+
+def _word_map(model: WordVectors, body: WordMapBody) -> Document:
+    lowercase = model.config.tokenizer.lowercase
+    chosen = [word.strip().lower() if lowercase else word.strip() for word in body.words]
+    near = {word: model.neighbours(word, body.neighbours) for word in chosen}
+    vectors, names = model.vectors()
+    rows = and_neighbours(vectors, names, chosen, body.neighbours)
+    return {**word_map(vectors[rows], [names[row] for row in rows]).to_json(), "near": near}
+
+
+@router.post("/analogy")
+async def analogy(body: AnalogyBody, request: Request, service: ServiceDep) -> Document:
+    """The words nearest to a - b + c."""
+    served = service.get(body.model)
+    served.require("words", "answer questions about words")
+    found = await compute_json(request, served, lambda: served.model.analogy(body.a, body.b, body.c))
+    return {"format": "clearhead-analogy-1", "a": body.a, "b": body.b, "c": body.c, "nearest": found}

@@ -1,0 +1,188 @@
+"""Trainings are separate processes that outlive the server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from clearhead.config import TASKS
+from clearhead.errors import RunError
+from clearhead.studio.runs import Runs
+from clearhead.studio.training import attention
+
+SLEEPER = "import time; print('begun', flush=True); time.sleep(60)"
+WRITER = "import pathlib, sys; p = pathlib.Path(sys.argv[8]); p.mkdir(); (p / 'model.safetensors').touch()"
+FAILURE = "import sys; sys.exit('clearhead: no such file')"
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[str], Runs]]:
+    """Runs whose trainings are a small program; nothing is left running."""
+    made: list[Runs] = []
+
+    def make(program: str) -> Runs:
+        made.append(Runs(tmp_path, (sys.executable, "-c", program)))
+        return made[-1]
+
+    yield make
+    for runs in made:
+        for child in runs._children.values():
+            child.kill()
+            child.wait()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def start(runs: Runs) -> str:
+    return runs.start("lm", "builtin", "tiny", 700)
+
+
+def test_pause_resume_and_stop(make: Callable[[str], Runs]) -> None:
+    runs = make(SLEEPER)
+    name = start(runs)
+    until(lambda: "begun" in runs.log_tail(name))
+    assert runs.state(name) == "running"
+    runs.pause(name)
+    assert runs.state(name) == "paused"
+    until(lambda: Path(f"/proc/{runs.record(name).pid}/stat").read_text().split()[2] == "T")
+    runs.resume(name)
+    assert runs.state(name) == "running"
+    runs.pause(name)
+    runs.stop(name)
+    until(lambda: runs.state(name) == "stopped")
+    with pytest.raises(RunError, match=rf"{name} is stopped, not running"):
+        runs.pause(name)
+
+
+def test_another_server_finds_a_training_again(make: Callable[[str], Runs]) -> None:
+    first = make(SLEEPER)
+    name = start(first)
+    second = make(SLEEPER)
+    assert second.names() == [name]
+    assert second.state(name) == "running"
+    second.stop(name)
+    until(lambda: first.state(name) == "stopped")
+
+
+def test_a_killed_process_has_failed_and_resumes_with_the_same_arguments(make: Callable[[str], Runs]) -> None:
+    runs = make(SLEEPER)
+    name = start(runs)
+    os.kill(runs.record(name).pid, signal.SIGKILL)
+    until(lambda: runs.state(name) == "failed")
+    words = runs.record(name).words
+    runs.resume(name)
+    assert runs.state(name) == "running"
+    assert runs.record(name).words == words
+
+
+def test_a_run_directory_is_resumed(make: Callable[[str], Runs], tmp_path: Path) -> None:
+    runs = make(SLEEPER)
+    name = start(runs)
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "config.yaml").write_text("train:\n  max_steps: 700\n", encoding="utf-8")
+    runs.stop(name)
+    until(lambda: runs.state(name) == "stopped")
+    runs.resume(name)
+    assert runs.record(name).words == ("resume", str(tmp_path / name))
+    assert runs.steps(name) == 700
+
+
+def test_a_training_that_wrote_its_model_is_finished(make: Callable[[str], Runs], tmp_path: Path) -> None:
+    runs = make(WRITER)
+    name = start(runs)
+    until(lambda: runs.state(name) == "finished")
+    assert runs.finished(name) == tmp_path / name
+    with pytest.raises(RunError, match="only a paused, stopped or failed training can be resumed"):
+        runs.resume(name)
+
+
+def test_the_output_of_a_training_is_kept(make: Callable[[str], Runs]) -> None:
+    runs = make(FAILURE)
+    name = start(runs)
+    until(lambda: runs.state(name) == "failed")
+    assert runs.log_tail(name) == "clearhead: no such file\n"
+    with pytest.raises(RunError, match="is failed: its model can be used when it is finished"):
+        runs.finished(name)
+
+
+def test_the_command_is_a_plain_clearhead_train(make: Callable[[str], Runs], tmp_path: Path) -> None:
+    runs = make(FAILURE)
+    runs.upload("my book.txt", b"once upon a time")
+    name = runs.start("lm", "builtin", "small", 400, upload="my-book.txt")
+    words = runs.record(name).words
+    assert words[:6] == ("train", "lm", "--data", str(tmp_path / ".studio/uploads/my-book.txt"), "--size", "small")
+    assert words[6:] == (
+        "--out",
+        str(tmp_path / name),
+        "train.max_steps=400",
+        "train.evaluate_every=20",
+        "train.checkpoint_every=20",
+    )
+
+
+def test_measurements_are_read_while_they_are_written(make: Callable[[str], Runs], tmp_path: Path) -> None:
+    runs = make(FAILURE)
+    name = start(runs)
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "metrics.jsonl").write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "lo', encoding="utf-8")
+    assert runs.metrics(name) == [{"step": 1, "loss": 2.5}]
+
+
+def test_attention_is_empty_before_the_first_evaluation(make: Callable[[str], Runs]) -> None:
+    runs = make(FAILURE)
+    name = start(runs)
+    assert attention(name, runs) == {"format": "clearhead-history-1", "steps": [], "attention": {}}
+
+
+@pytest.mark.parametrize("name", ["../secret", "..", ".studio", "a/b", "", "x" * 200, "nobody"])
+def test_a_name_is_never_a_path(trainings: Runs, name: str) -> None:
+    with pytest.raises(RunError, match="there is no training called"):
+        trainings.metrics(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("../../etc/passwd", "etc-passwd"), ("a b<script>.tsv", "a-b-script-.tsv"), (".hidden", "hidden")],
+)
+def test_an_upload_gets_a_safe_name(trainings: Runs, given: str, kept: str) -> None:
+    assert trainings.upload(given, b"text") == kept
+    assert trainings.uploaded(kept).read_bytes() == b"text"
+    assert trainings.uploaded(kept).parent == trainings.notes / "uploads"
+
+
+def test_an_upload_without_a_name_is_refused(trainings: Runs) -> None:
+    with pytest.raises(RunError, match="has no usable characters"):
+        trainings.upload("///", b"")
+    with pytest.raises(RunError, match=r"no file called '\.\./x' was uploaded"):
+        trainings.start("lm", "builtin", "tiny", 5, upload="../x")
+
+
+def test_the_routes_refuse_with_one_sentence(studio: TestClient) -> None:
+    assert studio.get("/studio/api/runs").json() == {"runs": [], "uploads": []}
+    for answer in (studio.get("/studio/api/runs/nobody"), studio.post("/studio/api/runs/nobody/stop")):
+        assert (answer.status_code, answer.json()["error"]["message"]) == (400, "there is no training called 'nobody'")
+    assert studio.post("/studio/api/runs/nobody/explode").status_code == 400
+    refused = studio.post("/studio/api/runs", json={"task": "trnslate"})
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        400,
+        "unknown task 'trnslate'; did you mean translate?",
+    )
+
+
+def test_the_tasks_that_can_be_trained_come_from_the_server(studio: TestClient) -> None:
+    tasks = {task["name"]: task for task in studio.get("/studio/api/tasks").json()}
+    assert set(tasks) == set(TASKS)
+    assert (tasks["translate"]["title"], tasks["translate"]["needs"]) == ("A translator", "pairs of sentences")
+    assert {name for name, task in tasks.items() if not task["upload"]} == {"vision", "caption"}

@@ -1,0 +1,122 @@
+"""The data of each view is what `clearhead.look` computes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from starlette.testclient import TestClient
+
+from clearhead import Predictor
+from clearhead.look.positions import positions
+from clearhead.nn import SinusoidalPositions
+
+from .conftest import Ask
+
+Find = Callable[[str], Predictor]
+TEXT = "the old house"
+
+
+def test_models_are_described_by_what_they_can_do(studio: TestClient) -> None:
+    found = {each["name"]: each for each in studio.get("/studio/api/models").json()}
+    assert {name for name, each in found.items() if each["writes"]} == {
+        "learned",
+        "painter",
+        "recurrent",
+        "translator",
+        "writer",
+    }
+    assert all(each["generates"] == each["writes"] for each in found.values())
+    assert {name: each["reads"] for name, each in found.items() if each["reads"] != "text"} == {
+        "eyes": "image",
+        "painter": "image",
+        "vectors": "words",
+    }
+    assert {name for name, each in found.items() if each["continues"]} == {"learned", "recurrent", "writer"}
+    assert found["critic"]["verb"] == "classify"
+    assert found["eyes"]["image"] == {"side": 10, "channels": 1}
+    assert not found["vectors"]["attends"]
+    assert found["translator"]["attends"]
+    assert found["translator"]["examples"][0] == "She has a red car."
+    assert found["eyes"]["examples"] == []
+
+
+def test_steps_are_those_of_the_look(ask: Ask, model: Find) -> None:
+    place = {"kind": "decoder.cross", "layer": 1, "head": 2, "query": 0}
+    expected = model("translator").look(TEXT).steps(1, 2, 0, "decoder.cross").to_json()
+    assert ask("steps", model="translator", text=TEXT, **place) == expected
+
+
+def test_a_missing_layer_is_one_sentence(ask: Ask) -> None:
+    status, sentence = ask("steps", model="translator", text=TEXT, kind="decoder.cross", layer=7)
+    assert (status, sentence) == (400, "decoder.cross of translator has no layer 7; choose from 0 to 1")
+
+
+def test_each_node_of_a_beam_has_its_text(ask: Ask) -> None:
+    found = ask("beam", model="translator", text=TEXT, beams=3)
+    assert len(found["texts"]) == len(found["nodes"])
+    by_id = {node["id"]: node for node in found["nodes"]}
+    node, words = by_id[found["best"]], []
+    while node["parent"] is not None:
+        words.insert(0, node["token"])
+        node = by_id[node["parent"]]
+    assert found["texts"][found["best"]] == " ".join(word for word in words if word != "[STOP]")
+    assert ask("beam", model="critic", text=TEXT) == (400, "critic does not generate, so it has no beams")
+
+
+def test_cells_show_the_requested_unit(ask: Ask) -> None:
+    text = "First Line\n  second (one)\nThird"
+    found = ask("cells", model="writer", text=text)
+    assert "".join(found["tokens"]) == text.replace("(", "[UNK]").replace(")", "[UNK]")
+    assert {"layer": found["layer"], "unit": found["unit"]}.items() <= found["ranking"][0].items()
+    other = ask("cells", model="writer", text=text, layer="decoder.1.hidden", unit=5)
+    assert (other["layer"], other["unit"]) == ("decoder.1.hidden", 5)
+    assert other["values"] != found["values"]
+    assert ask("cells", model="critic", text=TEXT)[0] == 400
+
+
+def test_sinusoidal_positions_have_the_requested_base_and_width(ask: Ask) -> None:
+    found = ask("positions", base=50, width=6, length=11)
+    expected = SinusoidalPositions(6, 50.0).encode(11)
+    assert found["vectors"] == [pytest.approx(row, abs=1e-4) for row in expected.tolist()]
+    assert found["by_distance"][0] == [pytest.approx(v, abs=1e-3) for v in _by_distance(expected)]
+
+
+def _by_distance(vectors: object) -> list[float]:
+    products = vectors @ vectors.T  # type: ignore[operator, attr-defined]
+    return [float(products.diagonal(-distance).mean()) for distance in range(len(products))]
+
+
+def test_positions_of_a_model(ask: Ask, model: Find) -> None:
+    found = ask("positions", model="learned")
+    [(name, expected)] = positions(model("learned").network).items()
+    assert found == {"name": name, **expected.to_json()}
+
+
+def test_words_have_their_neighbours(ask: Ask, model: Find) -> None:
+    found = ask("words", model="vectors", words=["bread", "house"], neighbours=3)
+    assert found["near"]["bread"] == [list(each) for each in model("vectors").neighbours("bread", 3)]
+    assert {"bread", "house"} <= set(found["words"])
+    assert len(found["points"]) == len(found["words"])
+    assert "'nonesuch' is not among the" in ask("words", model="vectors", words=["nonesuch"])[1]
+    assert "it can translate, not words" in ask("words", model="translator", words=["bread"])[1]
+
+
+def test_an_analogy_is_that_of_the_model(ask: Ask, model: Find) -> None:
+    found = ask("analogy", model="vectors", a="bread", b="water", c="door")
+    assert found["nearest"] == [list(each) for each in model("vectors").analogy("bread", "water", "door")]
+
+
+def test_a_patch_embedding_has_components(ask: Ask) -> None:
+    found = ask("components", model="eyes")
+    assert [len(found["components"]), len(found["components"][0])] == [4, 2]
+    assert sum(found["shares"]) == pytest.approx(1, abs=1e-3)
+
+
+def test_every_idea_has_its_code(studio: TestClient) -> None:
+    ideas = studio.get("/studio/api/ideas").json()
+    assert len({idea["title"] for idea in ideas}) == len(ideas) >= 15
+    for idea in ideas:
+        assert re.match(r"(@.+\n)*(def|class) ", idea["source"]), idea["title"]
+        assert idea["file"].endswith(".py")
