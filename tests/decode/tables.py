@@ -1,4 +1,4 @@
-"""Models small enough to write out everything they can say, and the slow definitions of what a search finds."""
+"""Models small enough to enumerate all their texts, and slow reference searches."""
 
 from __future__ import annotations
 

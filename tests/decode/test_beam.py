@@ -1,4 +1,4 @@
-"""Beam search against slow definitions: all texts written out, and a plain search without tensors."""
+"""Beam search against slow references: enumeration of all texts, and a plain search without tensors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Looking:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 @pytest.mark.parametrize("n_best", [1, 4])
-def test_a_coverage_penalty_prefers_what_has_read_all(seed: int, penalty: float, n_best: int) -> None:
+def test_a_coverage_penalty_prefers_full_attention(seed: int, penalty: float, n_best: int) -> None:
     model = Looking(table(seed), 3 * torch.randn(5, 7, generator=torch.Generator().manual_seed(seed)).double())
     lengths, how = [7, 2, 5, 3], {"beam_width": 4, "n_best": n_best, "length_penalty": penalty, "max_tokens": 6}
 
@@ -105,7 +105,7 @@ def test_a_coverage_penalty_prefers_what_has_read_all(seed: int, penalty: float,
         assert_same(hypotheses, wanted[:n_best])
 
 
-def test_a_coverage_penalty_needs_a_model_that_looks() -> None:
+def test_a_coverage_penalty_needs_attention() -> None:
     with pytest.raises(ConfigError, match=r"^coverage_penalty needs a model that returns its attention to a source; "):
         found_by(table(), ROWS, beam_width=2, coverage_penalty=0.2)
 
@@ -147,7 +147,7 @@ def test_each_row_has_its_own_limit() -> None:
     assert together[1] == [Hypothesis([], 0.0)]
 
 
-def test_forced_tokens_begin_every_hypothesis_and_count() -> None:
+def test_prefix_tokens_begin_every_hypothesis_and_are_scored() -> None:
     model, forced = table(), (3, 3)
     for row, hypotheses in zip(
         ROWS, found_by(model, ROWS, max_tokens=6, beam_width=3, n_best=3, prefix_tokens=forced), strict=True
@@ -173,7 +173,7 @@ def test_without_a_stop_token_all_are_cut() -> None:
     assert [len(each.ids) for each in hypotheses] == [5, 5, 5]
 
 
-def test_a_sentence_with_fewer_texts_than_wanted_gives_those_there_are() -> None:
+def test_fewer_hypotheses_than_n_best() -> None:
     only_stop = Table(torch.full((5, 5, 5), -math.inf).index_fill(2, torch.tensor([STOP]), 0.0))
     (hypotheses,) = found_by(only_stop, [[2]], max_tokens=9, beam_width=3, n_best=3)
     assert hypotheses == [Hypothesis([], 0.0, (0.0,))]
@@ -185,7 +185,7 @@ def test_rows_that_stay_are_not_copied() -> None:
     assert model.moves == 1
 
 
-def test_one_beam_is_written_greedily() -> None:
+def test_one_beam_is_greedy() -> None:
     model = table()
     searched = found_by(model, ROWS, max_tokens=9, beam_width=1)
     assert searched == generate(

@@ -1,4 +1,4 @@
-"""Every rule against its definition, written as loops over rows and tokens."""
+"""Every logits processor and sampling filter against its definition as loops over rows and tokens."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_temperature(logits: Tensor, temperature: float) -> None:
     exactly(apply_temperature(logits, temperature).softmax(-1), torch.tensor(wanted, dtype=torch.float64))
 
 
-def test_a_temperature_near_zero_leaves_the_likeliest(logits: Tensor) -> None:
+def test_a_temperature_near_zero_leaves_the_most_likely(logits: Tensor) -> None:
     assert apply_temperature(logits, 1e-300).softmax(-1).argmax(-1).equal(logits.argmax(-1))
     assert apply_temperature(logits, 1e-300).softmax(-1).amax(-1).eq(1).all()
 
@@ -117,7 +117,7 @@ def test_banned_tokens(logits: Tensor, tokens: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, T, T + 1])
-def test_repeated_runs(logits: Tensor, so_far: Tensor, size: int) -> None:
+def test_repeated_ngrams(logits: Tensor, so_far: Tensor, size: int) -> None:
     so_far[1] = torch.arange(T)  # nothing comes again
 
     def keep(row: int, _: list[float], token: int) -> bool:
@@ -130,7 +130,7 @@ def test_repeated_runs(logits: Tensor, so_far: Tensor, size: int) -> None:
     assert found.equal(logits) == (size >= T)
 
 
-def test_a_rule_that_would_leave_nothing_is_not_applied_to_that_row() -> None:
+def test_a_processor_that_would_forbid_every_token_is_not_applied_to_that_row() -> None:
     logits = torch.tensor([[1.0, 2.0, IMPOSSIBLE], [1.0, 2.0, 3.0]])
     assert ban_tokens(logits, (0, 1)).tolist() == [[1.0, 2.0, IMPOSSIBLE], [IMPOSSIBLE, IMPOSSIBLE, 3.0]]
     so_far = torch.tensor([[0, 1], [2, 1]])
@@ -148,7 +148,7 @@ def test_forced_tokens() -> None:
     assert force_token(logits, None) is logits
 
 
-def test_the_chain_applies_what_is_set_in_order(logits: Tensor, so_far: Tensor) -> None:
+def test_processors_are_applied_in_order(logits: Tensor, so_far: Tensor) -> None:
     assert logits_processors(Settings()) == []
     rules = logits_processors(Settings(repetition_penalty=1.5, no_repeat_ngram=2, banned_tokens=(7, 1)))
     wanted = ban_tokens(ban_repeated_ngrams(penalise_repetition(logits, so_far, 1.5), so_far, 2), (7, 1))

@@ -1,4 +1,4 @@
-"""Greedy and drawn texts, whole and as they are written."""
+"""The token loop: greedy and sampled rows, whole and streamed, joining and leaving."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def greedily(model: Table, prompt: list[int], longest: int) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_greedy_takes_the_likeliest_token(seed: int) -> None:
+def test_greedy_takes_the_most_likely_token(seed: int) -> None:
     model = table(seed)
     assert written_by(model, ROWS, max_tokens=19) == [greedily(model, row, 19) for row in ROWS]
 
@@ -72,7 +72,7 @@ def test_scores_are_those_of_the_model(settings: dict[str, Any]) -> None:
             assert found.score == pytest.approx(likelihood, abs=1e-12)
 
 
-def test_scores_are_left_out_unless_asked_for() -> None:
+def test_scores_need_return_logprobs() -> None:
     model = table()
     ((found,),) = generate(model, model.start(1), Prompts([[2]], STOP), Settings(max_tokens=4))
     assert math.isnan(found.score)
@@ -121,7 +121,7 @@ def test_a_token_that_does_not_exist_is_refused(beams: int) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"beam_width": 3}, {"temperature": 1.0, "seed": 2}])
-def test_rules_hold_however_it_is_written(settings: dict[str, Any]) -> None:
+def test_processors_hold_for_every_search(settings: dict[str, Any]) -> None:
     model = table(2)
     found = written_by(model, ROWS, max_tokens=19, no_repeat_ngram=2, banned_tokens=(4,), **settings)
     for prompt, ids in zip(ROWS, found, strict=True):
@@ -142,33 +142,33 @@ def test_a_stop_in_a_prompt_is_read_like_any_token() -> None:
     assert written_by(model, rows, max_tokens=9, beam_width=2) == searched
 
 
-def test_draws_follow_the_distribution() -> None:
+def test_samples_follow_the_distribution() -> None:
     model, count = table(), 4000
     found = generate(model, model.start(count), Prompts([[2]] * count), Settings(max_tokens=1, temperature=1.0, seed=1))
     counted = torch.bincount(torch.tensor([hypotheses[0].ids[0] for hypotheses in found]), minlength=5) / count
     assert_close(counted.double(), model.following((2,)).exp(), atol=0.03, rtol=0)
 
 
-def test_a_draw_is_the_token_where_its_share_falls() -> None:
+def test_a_sample_is_the_token_where_the_random_number_falls() -> None:
     logits = torch.tensor([[0.0, 0.2, 0.5, 0.0, 0.3, 0.0]], dtype=torch.float64).log()
     shares = [0.0, 0.19, 0.21, 0.69, 0.71, 1 - 2**-53]
     assert sample(logits.expand(6, -1), shares).tolist() == [1, 1, 2, 2, 4, 4]
 
 
-def test_a_row_draws_numbers_of_its_own() -> None:
+def test_rows_have_independent_random_numbers() -> None:
     first = {(seed, row): row_generator(seed, row).random() for seed in range(13) for row in range(13)}
     assert len(set(first.values())) == 169
     assert row_generator(7, 3).random() == first[7, 3]
     assert row_generator(None, 0).random() != row_generator(None, 0).random()
 
 
-def test_the_smallest_temperature_draws_the_likeliest() -> None:
+def test_the_smallest_temperature_is_greedy() -> None:
     model = table(4)
     assert written_by(model, ROWS, max_tokens=9, temperature=1e-300) == written_by(model, ROWS, max_tokens=9)
 
 
 @pytest.mark.parametrize("settings", [{"top_k": 3}, {"top_p": 0.7}, {"min_p": 0.2}, {}])
-def test_a_drawn_row_is_the_same_in_any_batch(settings: dict[str, Any]) -> None:
+def test_a_sampled_row_is_the_same_in_any_batch(settings: dict[str, Any]) -> None:
     model, chosen = table(4), Settings(max_tokens=12, temperature=1.1, seed=11, **settings)
     together = generate(model, model.start(5), Prompts(ROWS, STOP), chosen)
     for number, row in enumerate(ROWS):
@@ -176,7 +176,7 @@ def test_a_drawn_row_is_the_same_in_any_batch(settings: dict[str, Any]) -> None:
         assert alone[0].ids == together[number][0].ids
 
 
-def test_the_same_seed_writes_the_same() -> None:
+def test_the_same_seed_gives_the_same_text() -> None:
     def drawn(rows: list[list[int]], seed: int, **settings: Any) -> list[list[int]]:
         return written_by(table(4), rows, max_tokens=9, temperature=1.0, seed=seed, **settings)
 

@@ -1,4 +1,4 @@
-"""What a user may not set, and the one sentence that says so."""
+"""Invalid settings, and the error message of each."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_wrong_value_is_refused_with_one_sentence(values: dict[str, Any], sent
         {"temperature": 2.0, "top_k": 5, "top_p": 0.1, "min_p": 0.99, "prefix_tokens": (1, 2), "banned_tokens": (0, 3)},
     ],
 )
-def test_what_goes_together_is_taken(values: dict[str, Any]) -> None:
+def test_valid_combinations_are_accepted(values: dict[str, Any]) -> None:
     assert Settings.create(**values) == Settings(**values)
 
 

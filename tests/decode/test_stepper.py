@@ -1,4 +1,4 @@
-"""The largest logits, by spans, are those that torch finds by looking at all of them."""
+"""The largest logits by spans equal topk."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_characters_come_whole(decode) -> None:
     assert found == list(TEXT)
 
 
-def test_bytes_that_never_become_a_character_are_given_as_unreadable() -> None:
+def test_invalid_bytes_become_replacement_characters() -> None:
     data = b"a\xff\xfe\xfd\xfc\xfbb\xe2\x82"
     found = list(text_pieces(data, read))
     assert "".join(found) == data.decode("utf-8", errors="replace")
@@ -43,7 +43,7 @@ def test_bytes_that_never_become_a_character_are_given_as_unreadable() -> None:
     assert "".join(given) == "�" * 6  # no more than three can still become something
 
 
-def test_the_text_of_the_prompt_is_not_given_but_known() -> None:
+def test_the_prompt_is_context_but_not_returned() -> None:
     words = ["the", "cat", "sat"]
 
     def spaced(ids: list[int]) -> str:
@@ -72,7 +72,7 @@ def test_a_stop_string_ends_the_text_before_it(stop: str) -> None:
     assert bytes(asked).decode() == TEXT[: TEXT.index(stop) + len(stop)]  # nothing is written for nobody
 
 
-def test_what_only_begins_like_a_stop_string_is_given_later() -> None:
+def test_text_that_only_begins_like_a_stop_string_is_held_back() -> None:
     assert list(text_pieces(b"aab aabc.", read, stops=["aabcd", "bx"])) == ["aab ", "aabc."]
     assert list(text_pieces(b"aaa", read, stops=["aab"])) == ["a", "aa"]
 

@@ -1,4 +1,4 @@
-"""Small models of every kind that native code has, with weights that leave no part without effect."""
+"""Small models of every kind that native code supports, with random weights in every part."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def ids_of(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
     ],
     ids=str,
 )
-def test_it_translates_as_we_do(
+def test_translations_equal_ours(
     settings: Settings, rows: int, translator: Any, engine: Ct2Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ct2, "BATCH", rows)
@@ -106,7 +106,7 @@ def test_it_translates_as_we_do(
     ],
     ids=str,
 )
-def test_scores_and_log_probabilities_are_ours(settings: Settings, translator: Any, engine: Ct2Engine) -> None:
+def test_scores_and_logprobs_equal_ours(settings: Settings, translator: Any, engine: Ct2Engine) -> None:
     ours = generate_batch(translator, sources(), SPECIAL, settings)
     theirs = engine.generate_batch(sources(), SPECIAL, settings)
     for own, other in zip(ours, theirs, strict=True):
@@ -124,7 +124,7 @@ def test_some_texts_stop_and_some_are_cut(translator: Any) -> None:
     assert 0 < sum(finished) < len(finished)
 
 
-def test_nothing_in_nothing_out(engine: Ct2Engine) -> None:
+def test_empty_sources_give_empty_texts(engine: Ct2Engine) -> None:
     assert engine.generate_batch([], SPECIAL, Settings()) == []
     [[nothing], [something]] = engine.generate_batch([[], [7, 11]], SPECIAL, Settings(return_logprobs=True))
     assert nothing.ids == []
@@ -133,7 +133,7 @@ def test_nothing_in_nothing_out(engine: Ct2Engine) -> None:
     assert ids_of(engine.generate_batch([[7, 11]], SPECIAL, Settings(max_tokens=0))) == [[[]]]
 
 
-def test_drawing_stays_among_the_likeliest(translator: Any, engine: Ct2Engine) -> None:
+def test_sampling_respects_top_k_and_top_p(translator: Any, engine: Ct2Engine) -> None:
     source, settings = [7, 11, 5], Settings(max_tokens=1, temperature=2.0, top_k=3, top_p=0.9)
     with torch.inference_mode():
         logits = translator(torch.tensor([[*source, SPECIAL.stop]]), torch.tensor([[SPECIAL.start]]))[0, -1]
@@ -159,12 +159,12 @@ def test_drawing_stays_among_the_likeliest(translator: Any, engine: Ct2Engine) -
     ],
     ids=str,
 )
-def test_what_it_takes_otherwise_is_refused(settings: Settings, named: str, engine: Ct2Engine) -> None:
+def test_unsupported_translation_settings_are_refused(settings: Settings, named: str, engine: Ct2Engine) -> None:
     with pytest.raises(EngineError, match=f"the engine ct2 does not support {named}.*; use another engine"):
         engine.generate_batch(sources(), SPECIAL, settings)
 
 
-def test_tokens_that_are_none_are_refused(engine: Ct2Engine) -> None:
+def test_tokens_outside_the_vocabulary_are_refused(engine: Ct2Engine) -> None:
     with pytest.raises(ConfigError, match="banned_tokens: there is no token 37 in the vocabulary"):
         engine.generate_batch(sources(), SPECIAL, Settings(banned_tokens=(37,)))
 
@@ -188,7 +188,7 @@ def test_a_source_longer_than_the_positions_is_one_sentence(tmp_path: Path) -> N
     ],
     ids=str,
 )
-def test_it_goes_on_as_we_do(settings: Settings, writer: Any, generator: Ct2Engine) -> None:
+def test_continuations_equal_ours(settings: Settings, writer: Any, generator: Ct2Engine) -> None:
     for prompt in sources():
         [[ours]] = generate(writer, writer.start(), Prompts([prompt]), settings)
         assert list(generator.stream(prompt, settings)) == ours.ids
@@ -212,21 +212,19 @@ def test_tokens_come_one_by_one(generator: Ct2Engine) -> None:
     ],
     ids=str,
 )
-def test_what_it_generates_otherwise_is_refused(settings: Settings, named: str, generator: Ct2Engine) -> None:
+def test_unsupported_generation_settings_are_refused(settings: Settings, named: str, generator: Ct2Engine) -> None:
     with pytest.raises(EngineError, match=f"the engine ct2 does not support {named}"):
         list(generator.stream([7], settings))
 
 
-def test_a_model_does_what_it_can(engine: Ct2Engine, generator: Ct2Engine) -> None:
+def test_a_translator_cannot_generate_nor_a_language_model_translate(engine: Ct2Engine, generator: Ct2Engine) -> None:
     with pytest.raises(EngineError, match="this model cannot generate"):
         list(engine.stream([7], Settings()))
     with pytest.raises(EngineError, match="this model cannot translate"):
         generator.generate_batch([[7]], SPECIAL, Settings())
 
 
-def test_the_copy_is_made_once_and_again_for_other_weights(
-    translator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_is_made_once_per_weights(translator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Path] = []
     monkeypatch.setattr(ct2, "export", lambda *rest, **more: (made.append(rest[2]), export(*rest, **more)))
     folder = tmp_path / "ct2"
@@ -246,21 +244,21 @@ def test_the_copy_is_made_once_and_again_for_other_weights(
     assert ids_of(kept.generate_batch(sources(), SPECIAL, Settings())) == expected
 
 
-def test_a_folder_that_is_no_copy_is_left_alone(writer: Any, tmp_path: Path) -> None:
+def test_a_folder_with_other_contents_is_left_alone(writer: Any, tmp_path: Path) -> None:
     (tmp_path / "ct2").mkdir()
     (tmp_path / "ct2" / "letter.txt").write_text("dear", encoding="utf-8")
     assert list(open_ct2(writer, numbers(V), SPECIAL, tmp_path / "ct2").stream([7], Settings(max_tokens=3)))
     assert [path.name for path in (tmp_path / "ct2").iterdir()] == ["letter.txt"]
 
 
-def test_a_place_that_cannot_be_written_is_no_obstacle(writer: Any, tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_no_error(writer: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     engine = open_ct2(writer, numbers(V), SPECIAL, tmp_path / "file" / "ct2")
     assert len(list(engine.stream([7], Settings(max_tokens=3)))) == 3
 
 
 @pytest.mark.parametrize("task", ["translate", "lm"])
-def test_a_copy_that_says_something_else_is_refused(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_with_other_texts_is_refused(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = make(task, seed=7)
     monkeypatch.setattr(ct2, "export", lambda _, *rest, **more: export(wrong, *rest, **more))
     with pytest.raises(EngineError, match=r"the copy for CTranslate2 generates token \d+ where another one has"):
@@ -268,7 +266,7 @@ def test_a_copy_that_says_something_else_is_refused(task: str, tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_copy_is_checked_on_what_the_model_can_read() -> None:
+def test_a_copy_is_checked_without_padding_and_within_the_positions() -> None:
     pad, *_ = (token for row in ct2._random_texts(V, SPECIAL) for token in row)
     odd = SpecialTokens(pad, SPECIAL.start, SPECIAL.stop)
     assert all(pad not in row for row in ct2._random_texts(V, odd))
@@ -289,7 +287,7 @@ def test_equally_likely_tokens_may_differ() -> None:
         ct2._check_equal(network, SPECIAL, [5], [best, 8], [worst, 9])
 
 
-def test_the_fingerprint_is_of_all_that_counts(translator: Any) -> None:
+def test_the_fingerprint_depends_on_weights_tokens_and_settings(translator: Any) -> None:
     seen = {
         ct2.fingerprint_of(translator, numbers(V), SPECIAL),
         ct2.fingerprint_of(make("translate", seed=5), numbers(V), SPECIAL),

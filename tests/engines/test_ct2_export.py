@@ -73,7 +73,7 @@ def close(theirs: Any, ours: Tensor) -> None:
 
 
 @pytest.mark.parametrize("settings", VARIATIONS, ids=name)
-def test_a_translator_says_the_same_of_every_token(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_translator_gives_the_same_logprobs(settings: dict[str, Any], tmp_path: Path) -> None:
     library = pytest.importorskip("ctranslate2")
     network = make("translate", **settings)
     model = library.Translator(saved(network, tmp_path), compute_type="float32", intra_threads=1)
@@ -97,7 +97,7 @@ def test_a_translator_says_the_same_of_every_token(settings: dict[str, Any], tmp
 @pytest.mark.parametrize(
     "settings", [*VARIATIONS, {"positions": "alibi"}, {"dim": 21, "heads": 3, "positions": "alibi"}], ids=name
 )
-def test_a_language_model_says_the_same_of_every_token(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_a_language_model_gives_the_same_logprobs(settings: dict[str, Any], tmp_path: Path) -> None:
     library = pytest.importorskip("ctranslate2")
     network = make("lm", **settings)
     model = library.Generator(saved(network, tmp_path), compute_type="float32", intra_threads=1)
@@ -122,14 +122,14 @@ def test_a_language_model_says_the_same_of_every_token(settings: dict[str, Any],
         ("lm", {"objective": "masked"}, "MaskedLanguageModel: only Transformers that translate"),
     ],
 )
-def test_what_cannot_be_expressed_is_named(task: str, settings: dict[str, Any], named: str, tmp_path: Path) -> None:
+def test_unsupported_features_are_named(task: str, settings: dict[str, Any], named: str, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     with pytest.raises(EngineError, match=f"CTranslate2 cannot express {named}.*; use another engine"):
         saved(make(task, **settings), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_files_name_our_tokens(tmp_path: Path) -> None:
+def test_the_exported_files_name_our_tokens(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     tokenizer = Tokenizer.train("bpe", ["we are eating bread", "they are reading"], size=V)
     names = [tokenizer.token(index) for index in range(len(tokenizer))]
@@ -147,7 +147,7 @@ def test_the_files_name_our_tokens(tmp_path: Path) -> None:
     assert kept[: len(names)] == names
 
 
-def test_names_must_be_as_many_as_tokens(tmp_path: Path) -> None:
+def test_every_token_needs_a_name(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     with pytest.raises(EngineError, match="a network of 37 tokens needs as many token names, and got 36"):
         ct2_export.export(make("lm"), ct2_export.numbers(V - 1), tmp_path, start=START, stop=STOP)
@@ -158,7 +158,7 @@ def test_names_are_made_unique() -> None:
     assert ct2_export.unique(["a", "a", "a#1", "b"]) == ["a", "a#1", "a#1#2", "b"]
 
 
-def test_without_the_library_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(EngineError, match="needs CTranslate2, not installed here; pip install ctranslate2"):
         ct2_export.library()

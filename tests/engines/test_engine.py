@@ -33,7 +33,7 @@ def refuse() -> None:
 
 
 @needs_compiler
-def test_few_texts_never_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_texts_do_not_start_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     library = load_library()
     monkeypatch.setattr(engine, "load_library", refuse)
     monkeypatch.setattr(engine, "load_cached", lambda: None)
@@ -44,7 +44,7 @@ def test_few_texts_never_wait_for_a_compiler(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @needs_compiler
-def test_many_texts_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_texts_start_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "load_cached", lambda: None)
     engines = Engines(make())
     assert isinstance(engines.stepper(1), TorchScriptEngine)
@@ -52,7 +52,7 @@ def test_many_texts_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(engines.stepper(1), NativeEngine)  # now that it is there
 
 
-def test_where_nothing_can_be_compiled_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_torch_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "load_library", lambda: None)
     monkeypatch.setattr(engine, "load_cached", lambda: None)
     engines = Engines(make())
@@ -61,7 +61,7 @@ def test_where_nothing_can_be_compiled_torch_does_it(monkeypatch: pytest.MonkeyP
         Engines(make(), "compiled").stepper()
 
 
-def test_what_must_not_be_compiled_is_not() -> None:
+def test_torch_runs_what_native_code_does_not_support() -> None:
     network = make()
     assert isinstance(Engines(network, "torch").stepper(COMPILE_MIN_TEXTS), TorchScriptEngine)
     assert Engines(network).stepper(COMPILE_MIN_TEXTS, Settings(beam_width=2, coverage_penalty=0.5)) is network
@@ -71,7 +71,7 @@ def test_what_must_not_be_compiled_is_not() -> None:
         Engines(rnn, "compiled").stepper()
 
 
-def test_wrong_wishes_are_refused() -> None:
+def test_unknown_engines_and_contradictions_are_refused() -> None:
     with pytest.raises(ConfigError, match="unknown engine compile; did you mean compiled\\?"):
         Engines(make(), "compile")
     with pytest.raises(ConfigError, match="int8 weights need the engine compiled or ct2"):
@@ -79,7 +79,7 @@ def test_wrong_wishes_are_refused() -> None:
 
 
 @needs_compiler
-def test_the_loss_of_int8_is_said_once_for_few_and_once_for_many() -> None:
+def test_the_int8_loss_is_reported_once_for_few_and_once_for_many_texts() -> None:
     said: list[str] = []
     engines = Engines(make(), int8=True, on_note=said.append)
     asked = [[5 + row % 13, 7, 9 + row % 11] for row in range(40)]
@@ -92,13 +92,13 @@ def test_the_loss_of_int8_is_said_once_for_few_and_once_for_many() -> None:
     assert " of 32 texts" in said[1]
 
 
-def test_a_run_folder_is_not_needed(tmp_path: Path) -> None:
+def test_no_folder_is_made_without_ct2(tmp_path: Path) -> None:
     engines = Engines(make(), folder=tmp_path / "ct2")
     assert engines.generate_batch([], SPECIAL, Settings()) == []
     assert not (tmp_path / "ct2").exists()
 
 
-def test_a_network_that_somebody_changes_writes_by_itself() -> None:
+def test_a_changed_network_runs_without_an_engine() -> None:
     network = make()
     engines = Engines(network)
     fast = engines.stepper()

@@ -5,7 +5,7 @@ import pytest
 from clearhead.engines import threads
 
 
-def test_threads_are_chosen_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_faster_number_of_threads_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {1: 5, 4: 1}  # with four threads a step takes less
     now = [0.0]
     monkeypatch.setattr(threads.time, "perf_counter", lambda: now[0])
@@ -19,7 +19,7 @@ def test_threads_are_chosen_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
         assert trial.threads == 1
 
 
-def test_a_slow_moment_does_not_decide_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_recovers_from_a_slow_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     now, slow = [0.0], {1: 5.0, 4: 1.0}
     monkeypatch.setattr(threads.time, "perf_counter", lambda: now[0])
     found, chosen = threads.ThreadChooser(most=4), []
@@ -31,7 +31,7 @@ def test_a_slow_moment_does_not_decide_for_ever(monkeypatch: pytest.MonkeyPatch)
     assert set(chosen[-20:]) == {4}
 
 
-def test_a_search_is_compared_by_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_is_measured_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(threads.time, "perf_counter", lambda: now[0])
     found = threads.ThreadChooser(most=4)

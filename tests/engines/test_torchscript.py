@@ -30,7 +30,7 @@ from clearhead.engines.torchscript import CAPACITY, TorchScriptEngine
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("task", ["translate", "lm"])
 @pytest.mark.parametrize("script", [False, True], ids=["python", "script"])
-def test_flat_steps_equal_the_models(
+def test_steps_equal_those_of_the_network(
     task: str, positions: str, parts: Sequence[str], script: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torchscript, "SCRIPT_MIN_STEPS", 1 if script else 1000)
@@ -44,7 +44,7 @@ def test_flat_steps_equal_the_models(
 
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)
 @pytest.mark.parametrize("script", [False, True], ids=["python", "script"])
-def test_joined_keys_and_values_equal_the_models(
+def test_joined_keys_and_values_equal_the_network(
     parts: Sequence[str], script: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torchscript, "SCRIPT_MIN_STEPS", 1 if script else 1000)
@@ -53,7 +53,7 @@ def test_joined_keys_and_values_equal_the_models(
     assert_same_steps(network, TorchScriptEngine(network), "translate", near=1e-10)  # type: ignore[arg-type]
 
 
-def test_only_short_sentences_are_joined() -> None:
+def test_only_short_sources_are_joined() -> None:
     assert torchscript.worth_joining(layers=4, sentences=16, length=20, heads=4, dim=128)
     assert not torchscript.worth_joining(layers=4, sentences=1, length=50, heads=4, dim=128)
     assert not torchscript.worth_joining(layers=6, sentences=16, length=20, heads=8, dim=512)
@@ -73,7 +73,7 @@ def test_the_same_texts_are_found(positions: str, parts: Sequence[str], beams: i
 
 
 @torch.inference_mode()
-def test_beams_of_a_sentence_share_its_keys() -> None:
+def test_beams_of_a_source_share_its_keys() -> None:
     fast = TorchScriptEngine(make("translate"))  # type: ignore[arg-type]
     state = fast.start(sources(3))
     shared = fast.reorder(state, torch.tensor([0, 0, 1, 1, 2, 2]))
@@ -86,14 +86,14 @@ def test_beams_of_a_sentence_share_its_keys() -> None:
 
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
-def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_bounds_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torchscript, "SCRIPT_MIN_STEPS", 30)  # half of the steps are TorchScript
     network = make("lm", f"model.positions={positions}").double()
     state = assert_same_through_a_window(network, TorchScriptEngine(network), near=1e-10)  # type: ignore[arg-type]
     assert state.keys[0].size(2) <= CAPACITY
 
 
-def test_what_has_parts_of_its_own_stays_as_it_is() -> None:
+def test_an_unsupported_network_runs_as_it_is() -> None:
     usual, own = make("translate"), make("translate", "model.score=additive")
     assert TorchScriptEngine.unsupported_features(usual) == []
     assert TorchScriptEngine.unsupported_features(own) == ["a custom attention score or normalisation"] * 4
@@ -125,7 +125,7 @@ def test_without_torchscript_it_is_the_same_in_python(monkeypatch: pytest.Monkey
     seed=st.integers(0, 9),
     dim=st.sampled_from([12, 30]),  # the larger one joins keys and values
 )
-def test_greedy_texts_in_torchscript_are_those_that_are_defined(
+def test_greedy_search_in_torchscript_equals_the_token_loop(
     data: st.DataObject, task: str, positions: str, parts: Sequence[str], stop: int | None, seed: int, dim: int
 ) -> None:
     network = make(task, f"model.dim={dim}", f"model.positions={positions}", *parts, seed=seed).double()
@@ -152,7 +152,7 @@ def test_greedy_texts_in_torchscript_are_those_that_are_defined(
         ("model.bias=true", {"banned_tokens": (5,)}),
     ],
 )
-def test_what_is_more_than_greedy_is_left_to_python(part: str, asked: dict[str, Any]) -> None:
+def test_other_settings_than_greedy_use_the_token_loop(part: str, asked: dict[str, Any]) -> None:
     network = make("translate", part).double()
     fast, prompts = TorchScriptEngine(network, many=True), Prompts([[1], [1]], 2, [9, 9])  # type: ignore[arg-type]
     chosen = Settings(**asked)
@@ -161,7 +161,7 @@ def test_what_is_more_than_greedy_is_left_to_python(part: str, asked: dict[str, 
     assert [row[0].ids for row in found] == [row[0].ids for row in expected]
 
 
-def test_rows_about_one_sentence_and_prompts_of_unequal_length_are_left_to_python() -> None:
+def test_shared_sources_and_unequal_prompts_use_the_token_loop() -> None:
     fast = TorchScriptEngine(make("translate").double(), many=True)  # type: ignore[arg-type]
     both = fast.reorder(fast.start(sources(2)), torch.tensor([1, 1]))
     assert not fast.can_search(both, Prompts([[1], [1]]), Settings())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from clearhead.decode import Prompts, Settings, write
+from clearhead.decode import Prompts, Settings, generate
 from clearhead.errors import ConfigError, ProbeError
 from clearhead.look.build import computed, look_at, look_probes
 from clearhead.look.generation import GenerationRecorder, look_while_generating, recording
@@ -47,8 +47,8 @@ WRITERS: list[tuple[Any, dict[str, Any]]] = [
 WAYS: list[dict[str, Any]] = [
     {},
     {"temperature": 1.0, "seed": 5},
-    {"beams": 3},
-    {"beams": 4, "groups": 2, "diversity": 0.4, "no_repeat": 2},
+    {"beam_width": 3},
+    {"beam_width": 4, "beam_groups": 2, "diversity_penalty": 0.4, "no_repeat_ngram": 2},
 ]
 every_writer = pytest.mark.parametrize(("task", "parts"), WRITERS, ids=str)
 every_way = pytest.mark.parametrize("way", WAYS, ids=str)
@@ -131,7 +131,7 @@ def assert_same_look(found: Look, expected: Look) -> None:
 @one_or_many_beams
 def test_looking_during_generation_is_looking_at_the_finished_text(task: str, parts: dict[str, Any], way: dict) -> None:
     network, prepared = network_of(task, parts), prepared_for(task, parts)
-    found = generating(network, prepared, Settings(longest=LONGEST, **way))
+    found = generating(network, prepared, Settings(max_tokens=LONGEST, **way))
     ids = [int(token) for token in found.output.split()]
     [read] = found.inputs[-1].tolist()
     assert tuple(read[: len(prepared.prompt)]) == prepared.prompt
@@ -145,10 +145,10 @@ def test_looking_during_generation_is_looking_at_the_finished_text(task: str, pa
 
 @every_way
 def test_the_text_is_the_one_that_is_found_without_looking(way: dict[str, Any]) -> None:
-    network, settings = network_of("translate", {}).eval(), Settings(longest=LONGEST, **way)
+    network, settings = network_of("translate", {}).eval(), Settings(max_tokens=LONGEST, **way)
     prepared = prepared_for("translate", {})
     found = generating(network, prepared, settings)
-    [[best, *_]] = write(network, network.start(*prepared.sources), Prompts([[START]], STOP), settings)
+    [[best, *_]] = generate(network, network.start(*prepared.sources), Prompts([[START]], STOP), settings)
     assert found.output == decode(best.ids)
 
 
@@ -158,9 +158,9 @@ def test_rows_that_end_and_beams_that_change_places_take_it_along(task: str, par
     network = network_of(task, parts, seed=1).eval()
     rows = B if sources_of(task, B) else 1
     prompts = Prompts([[START], [START, 9, 5], [START, 7]][:rows], STOP)
-    settings = Settings(**{"longest": LONGEST, "scored": True, "n_best": way.get("beams", 1), **way})
+    settings = Settings(**{"max_tokens": LONGEST, "return_logprobs": True, "n_best": way.get("beam_width", 1), **way})
     with recording(network) as recorder:
-        found = write(recorder, recorder.start(*sources_of(task, B)), prompts, settings)
+        found = generate(recorder, recorder.start(*sources_of(task, B)), prompts, settings)
     compared = 0
     for row, hypotheses in enumerate(found):
         source = tuple(each[row : row + 1] for each in sources_of(task, B))
@@ -190,14 +190,14 @@ def test_beams_do_change_places_and_rows_do_end() -> None:
 
     recorder = Noting(network, {})
     prompts = Prompts([[START], [START, 9, 5], [START, 7]], STOP)
-    write(recorder, recorder.start(*sources_of("translate", B)), prompts, Settings(longest=LONGEST, beams=3))
+    generate(recorder, recorder.start(*sources_of("translate", B)), prompts, Settings(max_tokens=LONGEST, beam_width=3))
     assert any(sorted(rows) != rows or len(set(rows)) < len(rows) for rows in moves[1:])
     assert len(set(counts[1:])) > 1
 
 
 def test_the_words_at_the_edges() -> None:
     network, prepared = network_of("translate", {}), prepared_for("translate", {})
-    look = generating(network, prepared, Settings(longest=4, forced=(7, 8), banned=(STOP,)))
+    look = generating(network, prepared, Settings(max_tokens=4, prefix_tokens=(7, 8), banned_tokens=(STOP,)))
     assert look.output.split()[:2] == ["7", "8"]
     assert look.tokens["decoder"] == [str(START), *look.output.split()[:-1]]
     assert look.attention["decoder.cross"].rows == look.output.split()
@@ -208,7 +208,7 @@ def test_the_words_at_the_edges() -> None:
 
 def test_a_text_of_one_token() -> None:
     network, prepared = network_of("lm", {}), PreparedInput(prompt=(9,), decoder=["9"])
-    look = generating(network, prepared, Settings(longest=1))
+    look = generating(network, prepared, Settings(max_tokens=1))
     assert look.tokens == {"decoder": ["9"]}
     assert_close(look.weights["decoder.self"][1], torch.ones(2, 1, 1).double())
     assert look.logits is not None
@@ -216,7 +216,7 @@ def test_a_text_of_one_token() -> None:
 
 
 def test_the_tensors_can_be_used_in_training() -> None:
-    look = generating(network_of("lm", {}), prepared_for("lm", {}), Settings(longest=3))
+    look = generating(network_of("lm", {}), prepared_for("lm", {}), Settings(max_tokens=3))
     scale = torch.ones(1, requires_grad=True)
     (scale * look.weights["decoder.self"][0]).sum().backward()
     assert scale.grad is not None
@@ -227,16 +227,16 @@ def test_the_tensors_can_be_used_in_training() -> None:
 def test_what_cannot_be_written_is_one_sentence() -> None:
     network, prepared = network_of("lm", {}), prepared_for("lm", {})
     with pytest.raises(ProbeError, match=r"^max_tokens=0 leaves no room for a token, so nothing was generated$"):
-        generating(network, prepared, Settings(longest=0))
+        generating(network, prepared, Settings(max_tokens=0))
     with pytest.raises(ConfigError, match=r"^a prompt has no token; begin it with the start token$"):
-        generating(network, PreparedInput(), Settings(longest=2))
-    with pytest.raises(ConfigError, match=r"^beams=0 must be 1 or more$"):
-        generating(network, prepared, Settings(beams=0))
+        generating(network, PreparedInput(), Settings(max_tokens=2))
+    with pytest.raises(ConfigError, match=r"^beam_width=0 must be 1 or more$"):
+        generating(network, prepared, Settings(beam_width=0))
 
 
 def test_hooks_are_gone_whatever_happens() -> None:
     network = network_of("lm", {})
     with pytest.raises(IndexError):
-        generating(network, PreparedInput(prompt=(V,), decoder=["?"]), Settings(longest=2))
+        generating(network, PreparedInput(prompt=(V,), decoder=["?"]), Settings(max_tokens=2))
     assert not any(part._forward_hooks for part in network.modules())
     assert network.training

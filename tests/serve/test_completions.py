@@ -69,7 +69,7 @@ def test_the_greedy_continuation_of_a_text_is_seen_as_greedy(client: TestClient)
     assert told["token_logprobs"][7:] == [max(top.values()) for top in told["top_logprobs"][7:]]
 
 
-def test_a_seed_writes_what_the_model_writes(client: TestClient, model: Of) -> None:
+def test_a_seed_gives_the_text_of_the_model(client: TestClient, model: Of) -> None:
     settings: dict[str, Any] = {"max_tokens": 17, "temperature": 0.9, "top_p": 0.8, "seed": 3}
     wanted = model("writer").generate("we are", **settings)
     several = complete(client, model="writer", prompt="we are", n=3, **settings)
@@ -138,11 +138,11 @@ def test_a_long_prompt_is_read_in_parts(client: TestClient, monkeypatch: pytest.
         ({"prompt": "a", "suffix": "b"}, "suffix: extra inputs are not permitted"),
     ],
 )
-def test_what_cannot_be_written_is_refused(client: TestClient, body: dict[str, Any], sentence: str) -> None:
+def test_invalid_requests_are_refused(client: TestClient, body: dict[str, Any], sentence: str) -> None:
     assert complete(client, 400, **{"model": "writer", **body}).startswith(sentence)
 
 
-def test_null_is_as_good_as_absent(client: TestClient) -> None:
+def test_null_means_the_default(client: TestClient) -> None:
     asked = {"model": "writer", "prompt": "we", "temperature": 0}
     nulls = {"stop": None, "max_tokens": None, "logprobs": None, "n": None, "stream": None, "user": None}
     assert complete(client, **asked, **nulls) == complete(client, **asked)

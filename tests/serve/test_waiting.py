@@ -74,7 +74,7 @@ def test_a_client_may_leave_in_the_moment_in_which_a_chunk_arrives(between: int)
     assert jobs[0].answer.cancelled()
 
 
-def test_no_more_is_waited_for_when_the_time_is_over() -> None:
+def test_nothing_is_returned_after_the_deadline() -> None:
     """Also if there is always something more."""
 
     async def read(seconds: float, *items: int) -> list[int]:

@@ -43,7 +43,7 @@ def working(**limits: Any) -> Iterator[Worker]:
     worker.close()
 
 
-def test_what_waits_is_computed_together() -> None:
+def test_waiting_jobs_are_computed_together() -> None:
     slow = Slow()
     with working(rows=5) as worker:
         first = slow.jobs(1)
@@ -59,7 +59,7 @@ def test_what_waits_is_computed_together() -> None:
     assert sorted(slow.batches[2:]) == [[7, 8], [11]]
 
 
-def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
+def test_a_full_queue_refuses_with_retry_after() -> None:
     slow = Slow()
     with working(queue=3) as worker:
         worker.submit(slow.jobs(1))
@@ -75,7 +75,7 @@ def test_a_full_queue_refuses_and_says_when_to_ask_again() -> None:
     assert slow.batches == [[1], [2, 3]]
 
 
-def test_whoever_leaves_frees_the_place_compute_together() -> None:
+def test_a_cancelled_job_frees_its_place_at_once() -> None:
     slow = Slow()
     with working(queue=2) as worker:
         worker.submit(slow.jobs(1))
@@ -90,7 +90,7 @@ def test_whoever_leaves_frees_the_place_compute_together() -> None:
     assert slow.batches == [[1], [4, 5]]
 
 
-def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+def test_the_answer_of_a_cancelled_job_is_dropped() -> None:
     slow = Slow()
     with working() as worker:
         jobs = slow.jobs(3, 5)
@@ -115,7 +115,7 @@ def test_one_bad_job_does_not_fail_the_others() -> None:
             jobs[1].answer.result(WAIT)
 
 
-def test_batches_in_work_take_turns() -> None:
+def test_batches_take_turns() -> None:
     steps: list[str] = []
     begun = threading.Event()
 
@@ -137,7 +137,7 @@ def test_batches_in_work_take_turns() -> None:
     assert sorted(steps) == ["a0", "a1", "a2", "b0", "b1", "b2"]
 
 
-def test_a_batch_that_fails_on_the_way_fails_each_of_its_jobs() -> None:
+def test_a_batch_that_fails_after_its_first_step_fails_each_of_its_jobs() -> None:
     def fail(jobs: list[Job]) -> Iterator[None]:
         yield
         raise ConfigError("too late")
@@ -150,7 +150,7 @@ def test_a_batch_that_fails_on_the_way_fails_each_of_its_jobs() -> None:
                 job.answer.result(WAIT)
 
 
-def test_closing_finishes_what_is_there_and_takes_nothing_new() -> None:
+def test_closing_finishes_all_jobs_and_accepts_no_new_ones() -> None:
     slow = Slow()
     worker = Worker("squares", Limits(rows=1), Metrics())
     jobs = slow.jobs(2, 3)

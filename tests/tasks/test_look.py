@@ -158,7 +158,7 @@ def test_what_cannot_be_looked_at_is_one_sentence(tmp_path: Path) -> None:
 def test_a_beam_tree_of_whatever_writes(task: str, tmp_path: Path) -> None:
     model = load(tmp_path, task)
     item = PIXELS if task == "caption" else "the red car"
-    tree = model.beam_tree(item, beams=3, max_tokens=4)
+    tree = model.beam_tree(item, beam_width=3, max_tokens=4)
     assert tree.nodes[0].parent is None
     assert {node.state for node in tree.nodes} >= {"kept", "dropped"}
     assert tree.source == ("image" if task == "caption" else "the red car")

@@ -41,9 +41,9 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> MakeTranslator:
     return translator
 
 
-@pytest.mark.parametrize("settings", [{}, {"beams": 3, "n_best": 2}])
+@pytest.mark.parametrize("settings", [{}, {"beam_width": 3, "n_best": 2}])
 def test_a_stream_is_each_text_alone(make: MakeTranslator, settings: dict[str, int]) -> None:
-    translator, chosen = make(97), Settings.of(**settings)
+    translator, chosen = make(97), Settings.create(**settings)
     found = list(translator.stream_candidates(iter(LINES), chosen, max_window=3))
     assert len(found) == len(LINES)
     for line, candidates in zip(LINES, found, strict=True):

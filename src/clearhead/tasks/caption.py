@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from torch import nn
 from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.batches import pad
-from clearhead.data.images import ImageLike
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.look.attention_log import MAX_TOKENS
 from clearhead.look.inputs import PreparedInput, patch_names
@@ -39,6 +38,9 @@ from clearhead.tasks.base.predictor import BATCH, GeneratingPredictor
 from clearhead.tasks.base.task import Batch, Workspace, device_of, read_dataset, train_tokenizer
 from clearhead.tasks.base.text import SourceToTextTask
 from clearhead.text import Tokenizer
+
+if TYPE_CHECKING:
+    from clearhead.data.images import ImageLike
 
 
 class CaptionModel(RecurrentPatchConfig):

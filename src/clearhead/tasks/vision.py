@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from torch.nn import functional as F
 from clearhead.config import Config
 from clearhead.data import Picture
 from clearhead.data.batches import Batches
-from clearhead.data.images import ImageLike
 from clearhead.look.inputs import PreparedInput, patch_names
 from clearhead.models.config import PooledPatchConfig, PoolName
 from clearhead.models.vit import VisionTransformer
@@ -36,6 +35,9 @@ from clearhead.tasks.base.labels import Classification, LabelTask, classificatio
 from clearhead.tasks.base.losses import class_loss
 from clearhead.tasks.base.predictor import BATCH, Vectors
 from clearhead.tasks.base.task import Batch, Examples, Workspace, device_of, read_dataset
+
+if TYPE_CHECKING:
+    from clearhead.data.images import ImageLike
 
 # How far `augment` goes with amount 1.
 TURN = 0.5  # radians

@@ -31,7 +31,7 @@ def script(path: Path, *lines: str) -> Path:
 
 
 @pytest.mark.skipif(compiler._compiler() is None, reason="no C compiler on this machine")
-def test_it_is_compiled_once_and_then_only_opened(own_cache: Path) -> None:
+def test_it_is_compiled_once_and_then_loaded(own_cache: Path) -> None:
     assert compiler.load_cached() is None
     first = compiler.load_library()
     assert first is not None
@@ -44,25 +44,25 @@ def test_it_is_compiled_once_and_then_only_opened(own_cache: Path) -> None:
     assert made.stat().st_mtime_ns == date
 
 
-def test_without_a_compiler_there_is_nothing(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_there_is_no_library(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_compiler(monkeypatch, own_cache)
     assert compiler.load_library() is None
     assert compiler.load_cached() is None
 
 
-def test_a_compiler_that_fails_is_none(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_compiler_gives_no_library(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", str(script(own_cache / "cc", "exit 1")))
     assert compiler.load_library() is None
     assert not list((own_cache / "clearhead" / "engines").iterdir())
 
 
-def test_a_folder_that_cannot_be_written_is_no_failure(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_is_no_error(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (own_cache / "clearhead").write_text("a file where the folder should be", encoding="utf-8")
     assert compiler.load_library() is None
 
 
 @pytest.mark.skipif(compiler._compiler() is None, reason="no C compiler on this machine")
-def test_what_another_machine_left_is_not_used(own_cache: Path) -> None:
+def test_a_library_that_cannot_be_loaded_is_compiled_again(own_cache: Path) -> None:
     path = compiler._library_path()
     assert path is not None
     path.parent.mkdir(parents=True)
@@ -72,7 +72,7 @@ def test_what_another_machine_left_is_not_used(own_cache: Path) -> None:
 
 
 @pytest.mark.skipif(compiler._compiler() is None, reason="no C compiler on this machine")
-def test_a_compiler_that_cannot_link_threads_compiles_without(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_openmp_it_compiles_without_threads(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = compiler._compiler()
     assert real is not None
     other = script(
@@ -85,7 +85,7 @@ def test_a_compiler_that_cannot_link_threads_compiles_without(own_cache: Path, m
     assert compiler.load_library() is not None
 
 
-def test_the_compiler_of_a_package_is_the_last_choice(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ziglang_is_the_last_choice(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_compiler(monkeypatch, own_cache)
     package = ModuleSpec("ziglang", None, origin=str(own_cache / "__init__.py"))
     monkeypatch.setattr(compiler, "find_spec", lambda _name: package)

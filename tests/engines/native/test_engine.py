@@ -1,4 +1,4 @@
-"""Native steps say what the model says, whatever its parts, and through every change of rows."""
+"""Native steps equal those of the network, whatever its parts, through every change of rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (c
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("task", ["translate", "lm"])
-def test_native_steps_equal_the_models(task: str, positions: str, parts: Sequence[str]) -> None:
+def test_native_steps_equal_those_of_the_network(task: str, positions: str, parts: Sequence[str]) -> None:
     network = make(task, f"model.positions={positions}", *parts)
     assert_same_steps(network, native_of(network), task, near=2e-4)
 
@@ -63,7 +63,7 @@ def test_threads_change_no_bit(threads: int) -> None:
 
 
 @pytest.mark.parametrize("positions", ["rotary", "alibi", "t5"])
-def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_bounds_the_memory_and_changes_nothing_else(positions: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "SLOTS", 7)
     network = make("lm", f"model.positions={positions}")
     state = assert_same_through_a_window(network, native_of(network), near=2e-4)
@@ -71,7 +71,7 @@ def test_a_window_keeps_the_memory_and_changes_nothing_else(positions: str, monk
 
 
 @torch.inference_mode()
-def test_the_best_tokens_are_those_of_torch() -> None:
+def test_the_best_tokens_equal_topk() -> None:
     logits = torch.randn(11, 307) * 5
     values, tokens, total = native_of(make("lm")).best(logits, 7)
     expected = logits.topk(7)
@@ -81,7 +81,7 @@ def test_the_best_tokens_are_those_of_torch() -> None:
 
 
 @torch.inference_mode()
-def test_int8_is_near_and_not_the_same() -> None:
+def test_int8_is_close_but_not_equal() -> None:
     network = make("lm")
     whole, rounded = native_of(network), native_of(network, int8=True)
     ids = torch.randint(VOCABULARY, (3, 7))
@@ -111,6 +111,6 @@ def test_a_long_prompt_is_read_in_parts_of_any_size(monkeypatch: pytest.MonkeyPa
         ("translate", ("model.architecture=rnn",), "it is not a Transformer that generates tokens"),
     ],
 )
-def test_what_has_no_native_steps_says_why(task: str, parts: Sequence[str], reason: str) -> None:
+def test_unsupported_features_are_named(task: str, parts: Sequence[str], reason: str) -> None:
     assert NativeEngine.unsupported_features(make(task, *parts))[0] == reason
     assert NativeEngine.unsupported_features(make(task).double()) == ["it computes in torch.float64 on cpu"]

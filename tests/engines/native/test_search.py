@@ -1,8 +1,9 @@
-"""Searches by native code find what decode/ defines, and leave to it what they do not know."""
+"""Native searches equal the token loop, and decline what they do not support."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -49,7 +50,7 @@ def same(found: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypo
     stop=STOPS,
     seed=st.integers(0, 99),
 )
-def test_a_translation_is_searched_for_as_defined(
+def test_native_search_of_a_translator_equals_the_token_loop(
     data: st.DataObject, beams: int, rows: int, stop: int | None, seed: int
 ) -> None:
     model = native_of(make("translate", seed=seed))
@@ -63,7 +64,9 @@ def test_a_translation_is_searched_for_as_defined(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(vocabulary=st.sampled_from([3, 5, 37]), beams=st.sampled_from([1, 2, 7]), prompt=st.integers(1, 11), stop=STOPS)
-def test_a_text_goes_on_as_defined(vocabulary: int, beams: int, prompt: int, stop: int | None) -> None:
+def test_native_search_of_a_language_model_equals_the_token_loop(
+    vocabulary: int, beams: int, prompt: int, stop: int | None
+) -> None:
     model = native_of(make("lm", "model.positions=rotary", vocabulary=vocabulary, seed=prompt))
     prompts = Prompts([[(row + 3 * i) % vocabulary for i in range(prompt)] for row in range(3)], stop)
     chosen = Settings(beam_width=beams, n_best=beams, max_tokens=9)
@@ -71,7 +74,7 @@ def test_a_text_goes_on_as_defined(vocabulary: int, beams: int, prompt: int, sto
     same(generate(model, model.start(), prompts, chosen), expected, scored=beams > 1)
 
 
-def test_a_greedy_text_has_its_scores_when_asked() -> None:
+def test_a_greedy_text_has_scores_with_return_logprobs() -> None:
     network = make("translate")
     model, prompts = native_of(network), Prompts([[1]] * 3, 2)
     chosen = Settings(max_tokens=13, return_logprobs=True)
@@ -83,7 +86,7 @@ def test_a_greedy_text_has_its_scores_when_asked() -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 5])
-def test_threads_change_no_search(threads: int) -> None:
+def test_threads_do_not_change_a_search(threads: int) -> None:
     network, chosen = make("translate"), Settings(beam_width=3, n_best=3, max_tokens=13)
     answers = []
     for number in (1, threads):
@@ -118,13 +121,13 @@ def test_a_long_prompt_is_read_in_parts() -> None:
         (Settings(beam_width=4, coverage_penalty=0.1), False),
     ],
 )
-def test_what_is_more_than_plain_is_left_to_its_definition(chosen: Settings, plain: bool) -> None:
+def test_only_plain_settings_are_searched_natively(chosen: Settings, plain: bool) -> None:
     assert is_plain(chosen) == plain
     model = native_of(make("translate"))
     assert model.can_search(model.start(sources(2)), Prompts([[1]] * 2, 2), chosen) == plain
 
 
-def test_prompts_that_differ_in_length_and_windows_are_left_to_the_definition() -> None:
+def test_unequal_prompts_and_windows_use_the_token_loop() -> None:
     model = native_of(make("lm", "model.positions=rotary"))
     assert not model.can_search(model.start(), Prompts([[1], [1, 2]]), Settings())
     assert not model.can_search(model.start(), Prompts([]), Settings())
@@ -134,7 +137,7 @@ def test_prompts_that_differ_in_length_and_windows_are_left_to_the_definition() 
     assert not model.can_search(begun, Prompts([[1]]), Settings())
 
 
-def test_a_table_of_positions_that_is_too_short_is_an_error_as_ever() -> None:
+def test_a_text_longer_than_the_learned_positions_is_an_error() -> None:
     model = native_of(make("lm", "model.positions=learned"))
     with pytest.raises(ValueError, match="longer than the learned table of 64 positions"):
         generate(model, model.start(), Prompts([[1]]), Settings(max_tokens=70))
@@ -143,7 +146,7 @@ def test_a_table_of_positions_that_is_too_short_is_an_error_as_ever() -> None:
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)
 @pytest.mark.parametrize("positions", POSITIONS)
 @torch.inference_mode()
-def test_a_source_is_read_as_the_model_reads_it(positions: str, parts: Sequence[str]) -> None:
+def test_an_encoded_source_equals_that_of_the_network(positions: str, parts: Sequence[str]) -> None:
     network = make("translate", f"model.positions={positions}", *parts)
     model = native_of(network)
     if model.reader is None:
@@ -159,7 +162,7 @@ def test_a_source_is_read_as_the_model_reads_it(positions: str, parts: Sequence[
 
 
 @torch.inference_mode()
-def test_padding_between_tokens_is_left_to_the_model() -> None:
+def test_padding_between_tokens_uses_the_network() -> None:
     model = native_of(make("translate"))
     source = torch.tensor([[5, 0, 7, 2], [5, 6, 7, 2]])
     assert model.reader is not None
@@ -168,7 +171,7 @@ def test_padding_between_tokens_is_left_to_the_model() -> None:
 
 
 @torch.inference_mode()
-def test_rows_that_have_changed_places_are_left_to_the_definition() -> None:
+def test_reordered_rows_use_the_token_loop() -> None:
     model, chosen = native_of(make("translate")), Settings(beam_width=2, max_tokens=9)
     straight = generate(model, model.start(sources(3)), Prompts([[1]] * 3, 2), chosen)
     moved = model.reorder(model.start(sources(3)), torch.tensor([2, 0, 2, 1]))
@@ -178,9 +181,20 @@ def test_rows_that_have_changed_places_are_left_to_the_definition() -> None:
     assert not model.can_search(model.start(sources(3)), Prompts([[1]] * 2, 2), chosen)
 
 
-def test_longer_tables_of_places_leave_the_shorter_ones_alone() -> None:
+def test_a_longer_position_table_keeps_the_shorter_one_alive() -> None:
     vectors = native_of(make("translate", "model.positions=sinusoidal")).vectors
     assert vectors.reach(5)
     before = vectors.structure()
     assert vectors.reach(500)
     assert any(each.numel() and each.data_ptr() == before.positions for each in vectors._older)
+
+
+def test_a_position_table_never_becomes_shorter() -> None:
+    """Many threads at once: a table that another thread made longer must not be replaced by a shorter one."""
+    vectors = native_of(make("translate", "model.positions=sinusoidal")).vectors
+
+    def reached(end: int) -> bool:
+        return vectors.reach(end) and vectors.positions.size(1) >= end
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(reached, [*range(1, 400)] * 3))

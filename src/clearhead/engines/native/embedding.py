@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Lock
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ class TokenVectors:
         self.embed, self.concatenated = embed, concatenated
         self.positions = torch.empty(1, 0, 0)  # (1, positions, D)
         self._older: list[Tensor] = []  # shorter tables: another thread may still compute with them
+        self._lock = Lock()
 
     def reach(self, end: int) -> bool:
         """Make the table at least this long; False where position vectors are not added, or end before."""
@@ -25,11 +28,17 @@ class TokenVectors:
             room = min(2 * end, self.embed.positions.max_length or 2 * end)
             if end > room:
                 return False
-            with torch.inference_mode():
-                zeros = self.embed.tokens.table.weight.new_zeros(1, room, self.embed.tokens.dim)
-                self._older.append(self.positions)
-                self.positions = self.embed.positions(zeros)
+            with self._lock:
+                self._grow(room)
         return True
+
+    @torch.inference_mode()
+    def _grow(self, room: int) -> None:
+        """Compute a longer table, unless another thread has done so: a table never becomes shorter."""
+        if room > self.positions.size(1):
+            zeros = self.embed.tokens.table.weight.new_zeros(1, room, self.embed.tokens.dim)
+            self._older.append(self.positions)
+            self.positions = self.embed.positions(zeros)
 
     def embed_tokens(self, ids: Tensor, start: int) -> Tensor:
         """Tokens (B, T) from position `start` on -> (B, T, D), as the model embeds them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -16,11 +16,13 @@ from torch import Tensor
 
 from clearhead.data import images
 from clearhead.data.examples import Pixels
-from clearhead.data.images import ImageLike
 from clearhead.errors import ConfigError
 from clearhead.look.inputs import PreparedInput
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.predictor import Predictor
+
+if TYPE_CHECKING:
+    from clearhead.data.images import ImageLike
 
 Images = NDArray[np.uint8]  # (N, height, width, C)
 
