@@ -119,7 +119,7 @@ def test_a_language_model_gives_the_same_logprobs(settings: dict[str, Any], tmp_
         ("lm", {"window": 5}, "model.window=5"),
         ("lm", {"key_dim": 7, "value_dim": 11}, "model.key_dim and model.value_dim that differ"),
         ("translate", {"architecture": "rnn"}, "RnnSeq2Seq: only Transformers that translate or continue a text"),
-        ("lm", {"objective": "masked"}, "MaskedLanguageModel: only Transformers that translate"),
+        ("masked_lm", {}, "MaskedLanguageModel: only Transformers that translate"),
     ],
 )
 def test_unsupported_features_are_named(task: str, settings: dict[str, Any], named: str, tmp_path: Path) -> None:

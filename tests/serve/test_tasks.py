@@ -45,7 +45,7 @@ def test_a_text_gives_a_translation_and_a_list_gives_a_list(client: TestClient, 
 def test_the_settings_of_the_search_are_used(client: TestClient, model: Of) -> None:
     text = sentences(1, seed=8)[0]
     found = post(client, "/translate", model="translator", text=text, beams=1)
-    assert found["translation"] == model("translator").translate(text, beams=1)
+    assert found["translation"] == model("translator").translate(text, beam_width=1)
     sentence = post(client, "/translate", 400, model="translator", text=text, beams=2, n_best=3)
     assert sentence == "n_best=3 needs at least as many beams, and beam_width=2"
 
@@ -84,7 +84,7 @@ def test_an_image_is_captioned(client: TestClient, model: Of) -> None:
     [
         ("translator", "translate", {"translation"}),
         ("writer", "lm", {"text"}),
-        ("masked", "lm", {"text"}),
+        ("masked", "masked_lm", {"text"}),
         ("critic", "classify", {"label", "probabilities"}),
         ("vectors", "words", {"found"}),
     ],
@@ -187,11 +187,19 @@ def test_a_text_too_long_for_look_is_refused(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("route", "body", "sentence"),
     [
-        ("/translate", {"model": "eyes", "text": "a"}, "eyes is a model for vision: it can classify, not translate"),
-        ("/classify", {"model": "writer", "text": "a"}, "writer is a model for lm: it can generate, not classify"),
-        ("/caption", {"model": "eyes", "image": ""}, "eyes is a model for vision: it can classify, not caption"),
-        ("/v1/completions", {"model": "masked", "prompt": "a"}, "masked fills in masked tokens: it cannot continue"),
-        ("/v1/embeddings", {"model": "eyes", "input": "a"}, "eyes is a model for vision: it has no vectors of texts"),
+        ("/translate", {"model": "eyes", "text": "a"}, "eyes: cannot translate: it is a classifier of images"),
+        ("/classify", {"model": "writer", "text": "a"}, "writer: cannot classify: it is a language model"),
+        ("/caption", {"model": "eyes", "image": ""}, "eyes: cannot caption: it is a classifier of images"),
+        (
+            "/v1/completions",
+            {"model": "masked", "prompt": "a"},
+            "masked: cannot generate: it is a masked language model",
+        ),
+        (
+            "/v1/embeddings",
+            {"model": "eyes", "input": "a"},
+            "eyes is a classifier of images: it has no vectors of texts",
+        ),
         ("/translate", {"model": "translator", "text": []}, "there is nothing to answer: the list is empty"),
         ("/translate", {"model": "translator", "text": ["a"] * 129}, "the request has 129 texts; the limit is 128"),
         ("/translate", {"model": "translator", "text": "a" * 2001}, "a text has 2,001 characters; the limit is 2,000"),

@@ -22,7 +22,7 @@ TEXT = "the old house"
 
 def test_a_translation_comes_token_by_token_and_is_the_greedy_one(lines: Ask, model: Find) -> None:
     *tokens, end = lines(model="translator", text=TEXT, longest=11)
-    assert end["text"] == model("translator").translate(TEXT, beams=1, max_tokens=11)
+    assert end["text"] == model("translator").translate(TEXT, beam_width=1, max_tokens=11)
     assert end["end"] in ("stop", "length")
     assert tokens[-1]["text"] == end["text"]
 
@@ -73,7 +73,7 @@ def test_invalid_input_is_one_sentence(ask: Ask, lines: Ask) -> None:
     assert ask("play", model="writer", text="  ") == (400, "the text for writer is empty: write something")
     assert ask("play", model="eyes", text="a") == (400, "eyes reads an image: draw or drop one")
     assert "vocabulary" in lines(model="writer", text="abc", forced=[99_999])[0]["error"]
-    assert "fills in masked tokens" in lines(model="masked", text="abc")[0]["error"]
+    assert lines(model="masked", text="abc") == [{"prediction": {"text": model("masked").fill_in("abc")}}]
 
 
 def test_a_stream_that_fails_ends_with_the_reason(

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.config import TASKS
 from clearhead.errors import RunError
 from clearhead.studio.runs import Runs
 from clearhead.studio.training import attention
+from clearhead.tasks import TASKS
 
 SLEEPER = "import time; print('begun', flush=True); time.sleep(60)"
 WRITER = "import pathlib, sys; p = pathlib.Path(sys.argv[8]); p.mkdir(); (p / 'model.safetensors').touch()"
@@ -183,6 +183,6 @@ def test_the_routes_refuse_with_one_sentence(studio: TestClient) -> None:
 
 def test_the_tasks_that_can_be_trained_come_from_the_server(studio: TestClient) -> None:
     tasks = {task["name"]: task for task in studio.get("/studio/api/tasks").json()}
-    assert set(tasks) == set(TASKS)
+    assert set(tasks) == set(TASKS.names())
     assert (tasks["translate"]["title"], tasks["translate"]["needs"]) == ("A translator", "pairs of sentences")
     assert {name for name, task in tasks.items() if not task["upload"]} == {"vision", "caption"}

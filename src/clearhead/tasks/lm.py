@@ -136,7 +136,8 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         distribution. Where its positions allow it, a text can be longer than the training windows: the model then looks
         back at as many tokens as it was trained with, or at `cache` tokens.
         """
-        chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": 1.0, **settings})
+        temperature = 1.0 if settings.get("beam_width", 1) == 1 else 0.0
+        chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": temperature, **settings})
         ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
         window = self.window(len(ids) + max_tokens, cache)
         tokens = self.engines.stream(ids, self.special, chosen, window)
