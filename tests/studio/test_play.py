@@ -68,7 +68,7 @@ def test_an_image_is_labelled(lines: Ask) -> None:
     assert len(line["labels"]) == 7
 
 
-def test_invalid_input_is_one_sentence(ask: Ask, lines: Ask) -> None:
+def test_invalid_input_is_one_sentence(ask: Ask, lines: Ask, model: Find) -> None:
     assert ask("play", model="nobody", text="a")[0] == 404
     assert ask("play", model="writer", text="  ") == (400, "the text for writer is empty: write something")
     assert ask("play", model="eyes", text="a") == (400, "eyes reads an image: draw or drop one")

@@ -177,12 +177,12 @@ def test_the_routes_refuse_with_one_sentence(studio: TestClient) -> None:
     refused = studio.post("/studio/api/runs", json={"task": "trnslate"})
     assert (refused.status_code, refused.json()["error"]["message"]) == (
         400,
-        "unknown task 'trnslate'; did you mean translate?",
+        "unknown task trnslate; did you mean translate?",
     )
 
 
 def test_the_tasks_that_can_be_trained_come_from_the_server(studio: TestClient) -> None:
     tasks = {task["name"]: task for task in studio.get("/studio/api/tasks").json()}
     assert set(tasks) == set(TASKS.names())
-    assert (tasks["translate"]["title"], tasks["translate"]["needs"]) == ("A translator", "pairs of sentences")
+    assert (tasks["translate"]["title"], tasks["translate"]["needs"]) == ("A translator", "translation pairs")
     assert {name for name, task in tasks.items() if not task["upload"]} == {"vision", "caption"}
