@@ -163,10 +163,10 @@ def test_an_observer_changes_nothing() -> None:
     class Counting:
         considered_texts, hypotheses = 0, 0
 
-        def considered(self, text: Any) -> None:  # noqa: ARG002
+        def considered(self, text: Any) -> None:
             self.considered_texts += 1
 
-        def found(self, sentence: int, hypothesis: Hypothesis) -> None:  # noqa: ARG002
+        def found(self, sentence: int, hypothesis: Hypothesis) -> None:
             self.hypotheses += 1
 
     network, counting = translator({}), Counting()

@@ -109,7 +109,7 @@ class _Recorder:
         if known is None or known.state == "dropped":
             self.texts[candidate.ids] = candidate
 
-    def found(self, row: int, hypothesis: Hypothesis) -> None:  # noqa: ARG002 - there is only one
+    def found(self, row: int, hypothesis: Hypothesis) -> None:
         """Its score is known now."""
         self.hypotheses.append(hypothesis)
 

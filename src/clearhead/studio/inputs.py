@@ -38,7 +38,7 @@ async def read_input(body: InputBody, served: ServedModel) -> Any:
     if len(body.text) > limits.characters:
         message = f"the text has {len(body.text):,} characters; the limit is {limits.characters:,}"
         raise RequestError(400, "too_long", message)
-    count = len(served.model.tokenizer.encode(body.text))
+    count = served.model.token_count(body.text)
     if count > limits.seen:
         message = f"the text has {count:,} tokens; the limit is {limits.seen:,}: shorten it"
         raise RequestError(400, "too_long", message)

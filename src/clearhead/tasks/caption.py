@@ -182,5 +182,5 @@ class Captioner(ImagePredictor, GeneratingPredictor, task=Caption):
     def predict_batch(self, items: list[Any]) -> list[dict[str, Any]]:
         return [{"caption": text} for text in self.caption(items)]
 
-    def answer(self, item: ImageLike, max_tokens: int | None = None) -> str:  # noqa: ARG002
+    def answer(self, item: ImageLike, max_tokens: int | None = None) -> str:
         return self.caption([item])[0]

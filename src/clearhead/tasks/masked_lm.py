@@ -98,7 +98,7 @@ class MaskedLanguageModel(Predictor, task=MaskedLm):
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
         return [{"text": self.fill_in(item)} for item in items]
 
-    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
+    def answer(self, item: str, max_tokens: int | None = None) -> str:
         return self.fill_in(item)
 
     def token_vectors(self, inputs: Tensor) -> Tensor:

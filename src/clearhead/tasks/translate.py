@@ -246,7 +246,7 @@ class Translator(GeneratingPredictor, task=Translate):
     def sample_input(self, sample: str) -> str:
         return sample.partition(" → ")[0]
 
-    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002 - the source sets the length
+    def answer(self, item: str, max_tokens: int | None = None) -> str:
         return self.translate(item, beam_width=1)
 
     def token_vectors(self, inputs: Tensor) -> Tensor:

@@ -137,6 +137,13 @@ class Predictor:
         """One item as the network reads it."""
         raise NotImplementedError
 
+    def token_count(self, item: Any) -> int:
+        """The number of tokens or patches that the network reads of one item."""
+        if self._tokenizer is not None and isinstance(item, str):
+            return len(self._tokenizer.encode(item))
+        prepared = self.prepare(item)
+        return max(len(prepared.encoder), len(prepared.decoder))
+
     def predict(self, item: Any) -> dict[str, Any]:
         """The answer to one item as JSON, with default settings."""
         return self.predict_batch([item])[0]
@@ -161,7 +168,7 @@ class Predictor:
         """A longer text of the kind that it was trained on."""
         return "" if self.about is None else self.about.passage or self.about.sample
 
-    def sample_input(self, sample: str) -> str:  # noqa: ARG002
+    def sample_input(self, sample: str) -> str:
         """The input behind the sample of an evaluation; empty if there is none."""
         return ""
 
@@ -181,7 +188,7 @@ class Predictor:
             raise ProbeError(f"{self.name} does not generate text: it takes no target and no generation settings")
         return self._look_at(self.prepare(item))
 
-    def beam_tree(self, item: Any, beam_width: int = 4, **settings: Any) -> BeamTree:  # noqa: ARG002
+    def beam_tree(self, item: Any, beam_width: int = 4, **settings: Any) -> BeamTree:
         """Every text that a beam search keeps or drops on its way, with its log-probabilities."""
         raise ProbeError(f"{self.name} is {self.description}: it does not generate text, so it has no beams")
 
@@ -204,7 +211,7 @@ class Predictor:
 
     # --- vectors ---
 
-    def token_vectors(self, inputs: Tensor) -> Tensor:  # noqa: ARG002
+    def token_vectors(self, inputs: Tensor) -> Tensor:
         """A vector (B, T, D) for each token or patch of what the network reads."""
         raise WrongTaskError(f"{self.name} is {self.description}: it has no vectors of texts or images")
 
