@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "decode": set(),
     "data": {"text"},
     "models": {"nn"},
-    "look": {"nn", "models", "decode"},
+    "look": {"data", "nn", "models", "decode"},
     "train": {"text", "data", "models", "decode", "engines", "look", "run"},
     "interop": {"nn", "models", "text"},
     "engines": {"nn", "models", "decode", "interop"},

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -254,6 +256,24 @@ class Model:
             raise RunError(f"{self.run.path} is a model for {self.config.task}: it has no vectors of texts or images")
         vectors: np.ndarray = mean_vectors(partial(READERS[self.config.task], self.network), items).numpy()
         return vectors
+
+    @property
+    def folder(self) -> Path:
+        """Its run directory."""
+        return self.run.path
+
+    def validation_batches(self, data: str | None, count: int) -> tuple[list[Any], Callable[..., Any]]:
+        """The first batches of held-out examples, of `data` or of what it was trained on, and the loss of its task."""
+        from clearhead.train.task import Workspace
+        from clearhead.train.tasks import TASKS
+
+        config = self.config
+        if data is not None:
+            config = config.model_copy(update={"data": config.data.model_copy(update={"path": data})})
+        with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            workspace = Workspace(Path(folder), self._tokenizer, self.meta, whole=data is not None)
+            task = TASKS[config.task](config, workspace)
+            return list(islice(task.validation(), count)), task.loss
 
     def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:
         """Everything that the model computes for a text or an image: weights, scores, queries, keys, values, states.

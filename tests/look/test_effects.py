@@ -7,9 +7,9 @@ from torch.nn import functional as F
 
 from clearhead.config import CONFIGS
 from clearhead.errors import ShapeError
-from clearhead.look.capture import capture
 from clearhead.look.effects import divergence, effects, trace
 from clearhead.look.interventions import heads_off, layers_off, patched
+from clearhead.look.probes import capture
 from clearhead.models.build import Sizes, build
 
 B, T, V = 3, 5, 13

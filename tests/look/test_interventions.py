@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from clearhead.config import CONFIGS
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look import interventions as change
-from clearhead.look.capture import capture
+from clearhead.look.probes import capture
 from clearhead.models.build import Sizes, build
 from clearhead.nn import Explicit, Fused, causal_mask
 
@@ -256,7 +256,7 @@ BAD: list[tuple[dict[str, Any], Open, type[Exception], str]] = [
         {"positions": "alibi"},
         lambda model: change.positions_averaged(model),
         ProbeError,
-        r"this model has no position vectors at its input to average; positions_off leaves order out",
+        r"this model has no position vectors at its input to average; positions_off removes positions",
     ),
     (
         {},

@@ -13,13 +13,14 @@ from clearhead.config import Config
 from clearhead.data import builtin
 from clearhead.errors import RunError
 from clearhead.files import read_tensors, write_tensors
+from clearhead.look.views.history import Snapshot, read_snapshot
 from clearhead.nn import causal_mask
 from clearhead.run import Run
 from clearhead.train.loop import Listener, Trainer
 from clearhead.train.start import begin, make_trainer, resume
 from clearhead.train.task import Task
 from clearhead.train.tasks import Translate
-from clearhead.train.watch import LONGEST, PATCHES, Attention, look, read_attention
+from clearhead.train.watch import LONGEST, PATCHES, look
 
 SMALL = ["model.dim=12", "model.heads=3", "model.layers=2", "data.batch_tokens=300"]
 LONG = " ".join("abcdefghij" * 3)  # 59 characters
@@ -86,10 +87,10 @@ def started(config: Config, out: str = "run") -> Trainer:
     return make_trainer(Run.create(Path(out), config), config, Listener())
 
 
-def evaluated(config: Config) -> tuple[Any, Attention]:
+def evaluated(config: Config) -> tuple[Any, Snapshot]:
     trainer = started(config)
     trainer.evaluate()
-    return trainer, read_attention(Path("run/attention/step-00000000.safetensors"))
+    return trainer, read_snapshot(Path("run/attention/step-00000000.safetensors"))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -203,4 +204,4 @@ def test_a_resumed_run_leaves_the_same_files() -> None:
 def test_another_file_is_refused(tmp_path: Path) -> None:
     write_tensors(tmp_path / "other.safetensors", {"a": torch.ones(2)})
     with pytest.raises(RunError, match=r"other\.safetensors is not a file of attention weights: its header"):
-        read_attention(tmp_path / "other.safetensors")
+        read_snapshot(tmp_path / "other.safetensors")

@@ -25,7 +25,7 @@ from clearhead.bench.figures import Figure
 from clearhead.bench.measure import Round, in_own_process, median_ratio, medians, rounds_together, side_by_side
 from clearhead.bench.peers import Gpt, transformers_gpt2
 from clearhead.config import Config, defaults, override
-from clearhead.look.capture import capture
+from clearhead.look import capture
 from clearhead.models.build import Sizes, build
 
 PLAIN, ALL, ALONE = "plain forward", "all weights and the answer", "all weights"
@@ -103,7 +103,7 @@ def seen(
 
 _ONE_HEAD = """
 import sys, torch
-from clearhead.look.capture import capture
+from clearhead.look import capture
 from clearhead.nn import Encoder, EncoderBlock, Mask
 length, pattern = int(sys.argv[1]), sys.argv[2]
 torch.manual_seed(1)

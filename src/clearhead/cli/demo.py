@@ -84,8 +84,8 @@ def _train_and_use(place: Path, as_json: bool) -> None:
 
 def save_cross_attention(model: Model, source: str, target: str, path: Path) -> None:
     """A heatmap of the last layer's cross-attention, averaged over its heads."""
-    from clearhead.look.figures import save_heatmap
+    from clearhead.look import heatmap
 
     seen = model.look(source, target).attention["decoder.cross"]
     weights = seen.weights[-1].mean(0)  # (T, S); row t is what was looked at to write token t
-    save_heatmap(path, weights, seen.rows, seen.columns, title="cross-attention, last layer")
+    heatmap(weights, seen.rows, seen.columns, title="cross-attention, last layer").save(path)

@@ -36,7 +36,7 @@ def show_steps(out: Path | None, as_json: bool) -> None:
     """Queries, keys, values, scores, weights, output; saved as an SVG picture if `out` is given."""
     import torch
 
-    from clearhead.look.steps import attention_steps
+    from clearhead.look.views.steps import attention_steps
     from clearhead.nn import attention
 
     words = [word for word, _ in SENTENCE]

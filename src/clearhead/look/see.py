@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from clearhead.look.capture import capture
-from clearhead.look.look import TENSORS, Attended, Look
-from clearhead.look.probes import probes
+from clearhead.look.look import Look
+from clearhead.look.probes import capture, probes
+from clearhead.look.record import TENSORS, AttentionRecord
 from clearhead.nn.attention import share_heads
 
 Edges = tuple[Sequence[str], Sequence[str]]  # a word for each query, and one for each key
@@ -112,13 +112,13 @@ def kinds(names: Sequence[str] | dict[str, Tensor]) -> list[str]:
     return list(dict.fromkeys(f"{stack}.{part}" for stack, _, part, _ in found))
 
 
-def attended(seen: dict[str, Tensor], kind: str, rows: Sequence[str], columns: Sequence[str]) -> Attended:
+def attended(seen: dict[str, Tensor], kind: str, rows: Sequence[str], columns: Sequence[str]) -> AttentionRecord:
     """One kind of attention, from all probes of an example, (H, T, S) and so on."""
     stack, part = kind.split(".")
     layers = {name: layers_of(seen, stack, f"{part}.{name}") for name in ("visible", *TENSORS)}
     heads = len(layers["weights"][0])
     visible = layers["visible"][0]  # (T, S), the same in every layer
-    return Attended(
+    return AttentionRecord(
         rows=list(rows),
         columns=list(columns),
         causal=kind == "decoder.self" and not visible.triu(1).any(),

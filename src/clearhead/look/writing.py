@@ -20,9 +20,8 @@ from torch import Tensor
 
 from clearhead.decode import Prompts, Settings, write
 from clearhead.errors import ProbeError
-from clearhead.look.capture import capture
 from clearhead.look.look import Look
-from clearhead.look.probes import stacks
+from clearhead.look.probes import capture, stacks
 from clearhead.look.see import About, Example, evaluating, look_of, readable, wanted
 from clearhead.nn import Decoder, Encoder, Explicit, Mask, MultiHeadAttention
 

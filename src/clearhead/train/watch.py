@@ -12,28 +12,18 @@ same model gives the same bytes.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor, nn
 
-from clearhead.errors import RunError
-from clearhead.files import read_tensors, write_errors, write_tensors
+from clearhead.files import write_errors, write_tensors
 from clearhead.look.probes import probes
-from clearhead.look.see import Edges, Example, computed, patch_names
+from clearhead.look.see import Example, computed, patch_names
 
-__all__ = ["LONGEST", "PATCHES", "Attention", "Example", "keep", "look", "patch_names", "read_attention"]
+__all__ = ["LONGEST", "PATCHES", "Example", "keep", "look", "patch_names"]
 
 LONGEST = 48  # tokens of a text that are read
 PATCHES = 65  # tokens of an image whose weights are kept: 8 × 8 patches after a class token
-
-
-@dataclass(frozen=True)
-class Attention:
-    """What was kept at one evaluation."""
-
-    weights: dict[str, Tensor]  # encoder.0.self, decoder.1.cross, …: (H, T, S) float16
-    edges: dict[str, Edges]  # encoder.self, decoder.cross, …
 
 
 def keep(folder: Path, step: int, model: nn.Module, example: Example) -> None:
@@ -48,14 +38,6 @@ def keep(folder: Path, step: int, model: nn.Module, example: Example) -> None:
         folder.mkdir(exist_ok=True)
     # One entry only: the format keeps several in no order.
     write_tensors(folder / f"step-{step:08d}.safetensors", kept, {"edges": json.dumps(edges, ensure_ascii=False)})
-
-
-def read_attention(path: Path) -> Attention:
-    """What `keep` wrote."""
-    weights, header = read_tensors(path)
-    if "edges" not in header:
-        raise RunError(f"{path} is not a file of attention weights: its header names no words")
-    return Attention(weights, {kind: (rows, columns) for kind, (rows, columns) in json.loads(header["edges"]).items()})
 
 
 def look(model: nn.Module, example: Example) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from clearhead.api import Model
-from clearhead.look.positions import positions
+from clearhead.look.views.positions import positions
 from clearhead.nn import SinusoidalPositions
 
 from .conftest import Ask

@@ -2,7 +2,7 @@
 
 add_studio(app, Runs(Path("runs")))      to an app of `clearhead.serve`, whose models it shows
 
-page/         the page: plain ES modules, which import the views of `clearhead.look.views` as they are
+page/         the page: plain ES modules, which import the views of `look/render/js` as they are
 pages.py      gives out both, with a policy under which no text can become script
 play.py       answers as they are written, with what else could have stood at each token
 seeing.py     the data of each view

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Request
 from pydantic import Field
 
-from clearhead.look.html import plain
+from clearhead.look.render.html import finite
 from clearhead.serve.asking import IMAGES, Asked, ModelName
 from clearhead.serve.failures import Refused
 from clearhead.serve.pictures import from_base64, read_pixels
@@ -60,4 +60,4 @@ def room(served: Served, item: Any, wanted: int) -> int:
 async def computed(request: Request, served: Served, compute: Callable[[], Any]) -> Any:
     """What is computed in the model's own thread, as JSON can say it."""
     [found] = await answers(request, served.call(compute), served.limits.seconds)
-    return plain(found)
+    return finite(found)

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from clearhead.look.html import FOLDER as VIEWS
+from clearhead.look.render.html import FOLDER as VIEWS
 
 PAGE = Path(__file__).parent / "page"
 HEADERS = {

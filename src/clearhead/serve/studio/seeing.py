@@ -14,12 +14,13 @@ from clearhead.bundled import describe
 from clearhead.decode import Settings
 from clearhead.errors import ClearheadError
 from clearhead.look.beams import beam_tree
-from clearhead.look.cells import cells, rank_units, windows
 from clearhead.look.look import Look
-from clearhead.look.patches import patch_components
-from clearhead.look.positions import Positions, positions
 from clearhead.look.see import readable
-from clearhead.look.words import and_neighbours, word_map
+from clearhead.look.units import rank_units, windows
+from clearhead.look.views.cells import cells
+from clearhead.look.views.patches import patch_components
+from clearhead.look.views.positions import Positions, positions
+from clearhead.look.views.words import with_neighbours, word_map
 from clearhead.nn import SinusoidalPositions
 from clearhead.serve.asking import IMAGES, Asked, ModelName, Serving
 from clearhead.serve.failures import FAILURES, Refused
@@ -135,11 +136,8 @@ def searched(model: Model, item: Any, beams: int, longest: int = CONTINUED) -> D
     def words(ids: Any) -> list[str]:
         return [readable(piece) for piece in model.tokenizer.pieces(ids)]
 
-    def search(named: Any) -> Any:
-        return beam_tree(model.network, start.sources, start.prompt, start.stop, settings, named, about)
-
-    tree, numbered = search(words), search(lambda ids: [str(each) for each in ids])
-    paths = [[int(each.token) for each in numbered.path(node.id)] for node in numbered.nodes]
+    tree = beam_tree(model.network, start.sources, start.prompt, start.stop, settings, words, about)
+    paths = [tree.ids(node.id) for node in tree.nodes]
     return {**tree.to_json(), "texts": [decode([each for each in path if each != start.stop]) for path in paths]}
 
 
@@ -243,7 +241,7 @@ def _mapped(model: Model, asked: Mapping) -> Document:
     near = {word: model.neighbours(word, asked.neighbours) for word in wanted}
     ids = model.tokenizer.word_ids()
     vectors, names = model.network.vectors[ids], model.tokenizer.pieces(ids)
-    rows = and_neighbours(vectors, names, wanted, asked.neighbours)
+    rows = with_neighbours(vectors, names, wanted, asked.neighbours)
     return {**word_map(vectors[rows], [names[row] for row in rows]).to_json(), "near": near}
 
 

@@ -10,12 +10,11 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
 from clearhead.api import load
-from clearhead.look.history import FORMAT, read_history
+from clearhead.look.views.history import FORMAT, read_history
 from clearhead.serve.asking import Asked, Serving
 from clearhead.serve.failures import FAILURES
 from clearhead.serve.registry import Served
 from clearhead.serve.studio.runs import Runs
-from clearhead.train.watch import read_attention
 
 router = APIRouter(prefix="/runs", responses=FAILURES)
 
@@ -67,7 +66,7 @@ def attention(name: Name, runs: Kept) -> Document:
     folder = runs.attention(name)
     if not any(folder.glob("step-*.safetensors")):
         return {"format": FORMAT, "steps": [], "attention": {}}
-    return read_history(folder, read_attention).to_json()
+    return read_history(folder).to_json()
 
 
 @router.post("/{name}/use")
