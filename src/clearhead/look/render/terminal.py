@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
-from rich import box
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
 from clearhead.errors import ShapeError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SHADES, ASCII_SHADES = " ░▒▓█", " .:*#"
 HEIGHTS, ASCII_HEIGHTS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
@@ -96,6 +97,9 @@ def head_labels(values: Tensor) -> tuple[list[str], list[str]]:
 
 def show_table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; its first column folds where there is no room."""
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, column in enumerate(columns):
         table.add_column(column, overflow="fold", no_wrap=place != 0)
