@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clearhead.config import Config
+from clearhead.config import AnyConfig
 from clearhead.data.batches import Batches
 from clearhead.errors import DataError
 from clearhead.look.inputs import PreparedInput
@@ -47,7 +47,7 @@ class Sort(Task[SortModel]):
     def build(cls, model: SortModel, sizes: Sizes) -> nn.Module:
         return Tagger(model, sizes.vocabulary, sizes.classes, sizes.pad)
 
-    def __init__(self, config: Config[SortModel], workspace: Workspace):
+    def __init__(self, config: AnyConfig[SortModel], workspace: Workspace):
         dataset = read_dataset(config, "text", workspace)
         self.config = config
         self.train, self.held_out = (self.digits("".join(part)) for part in (dataset.train, dataset.validation))

@@ -12,14 +12,15 @@ from clearhead.config import AnyConfig
 from clearhead.data import builtin
 from clearhead.errors import RunError
 from clearhead.files import read_tensors, write_tensors
-from clearhead.look.attention_log import MAX_PATCHES, MAX_TOKENS, AttentionSnapshot, attention_weights, read_attention
+from clearhead.look.attention_log import MAX_PATCHES, AttentionSnapshot, attention_weights, read_attention
+from clearhead.look.inputs import MAX_LOGGED
 from clearhead.nn import causal_mask
 from clearhead.run import Run
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.task import Task
 from clearhead.tasks.translate import Translate
-from clearhead.train.loop import Callbacks, Trainer
-from clearhead.train.start import make_trainer, resume, run_training
+from clearhead.train.loop import Listener, Trainer
+from clearhead.train.start import begin, make_trainer, resume
 
 SMALL = ["model.dim=12", "model.heads=3", "model.layers=2", "data.batch_tokens=300"]
 LONG = " ".join("abcdefghij" * 3)  # 59 characters
@@ -42,10 +43,10 @@ CASES: dict[str, tuple[str, str, list[str], dict[str, tuple[int, int]]]] = {
         "translate",
         "long.tsv",
         [],
-        {"encoder.self": (MAX_TOKENS, MAX_TOKENS), "decoder.self": (4, 4), "decoder.cross": (4, MAX_TOKENS)},
+        {"encoder.self": (MAX_LOGGED, MAX_LOGGED), "decoder.self": (4, 4), "decoder.cross": (4, MAX_LOGGED)},
     ),
     "rnn": ("translate", "pairs.tsv", ["model.architecture=rnn", "model.context=attention"], {"decoder.cross": (4, 6)}),
-    "lm": ("lm", "book.txt", ["model.length=53"], {"decoder.self": (MAX_TOKENS, MAX_TOKENS)}),
+    "lm": ("lm", "book.txt", ["model.length=53"], {"decoder.self": (MAX_LOGGED, MAX_LOGGED)}),
     "lm masked": ("lm", "book.txt", ["model.length=31", "model.objective=masked"], {"encoder.self": (31, 31)}),
     "classify": ("classify", "days.csv", [], {"encoder.self": (8, 8)}),
     "tag": ("tag", "builtin", [], {}),
@@ -83,7 +84,7 @@ def make_config(task: str, data: str, *more: str) -> AnyConfig:
 
 
 def started(config: AnyConfig, out: str = "run") -> Trainer:
-    return make_trainer(Run.create(Path(out), config), config, Callbacks())
+    return make_trainer(Run.create(Path(out), config), config, Listener())
 
 
 def evaluated(config: AnyConfig) -> tuple[Any, AttentionSnapshot]:
@@ -112,7 +113,7 @@ def test_every_layer_of_every_kind_is_kept_with_its_words(name: str) -> None:
 def test_they_are_the_weights_that_the_model_uses() -> None:
     trainer, found = evaluated(make_config("translate", "pairs.tsv"))
     pair, block = trainer.task.held_out.pairs[0], trainer.model.decoder.blocks[0]
-    words = trainer.task.vocabulary
+    words = trainer.task.tokenizer
     ids = torch.tensor([[words.start, *words.encode(pair.target)]])
     with torch.no_grad():
         x = block.residual1.norm(trainer.model.eval().target(ids))
@@ -168,9 +169,9 @@ def contents(folder: str) -> dict[str, bytes]:
 
 def test_training_is_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config("translate", "pairs.tsv", *RUN)
-    run_training(config, Path("with"), "test")
+    begin(config, Path("with"), "test")
     monkeypatch.setattr(Translate, "example", Task.example)
-    run_training(config, Path("without"), "test")
+    begin(config, Path("without"), "test")
     assert list(contents("with")) != []
     assert contents("without") == {}
     assert Path("with/metrics.jsonl").read_bytes() == Path("without/metrics.jsonl").read_bytes()
@@ -189,9 +190,9 @@ def test_a_resumed_run_leaves_the_same_files() -> None:
             raise StoppedError
 
     config = make_config("translate", "pairs.tsv", *RUN)
-    run_training(config, Path("whole"), "test")
+    begin(config, Path("whole"), "test")
     with pytest.raises(StoppedError):
-        run_training(config, Path("stopped"), "test", Callbacks(on_step=stop))
+        begin(config, Path("stopped"), "test", Listener(on_step=stop))
     Path("stopped/attention/step-00000003.safetensors").write_bytes(b"torn")
     checkpoint = Path("stopped/checkpoints/step-00000004")
     (checkpoint / "state.json").unlink()  # so that it goes on from step 2
@@ -202,5 +203,5 @@ def test_a_resumed_run_leaves_the_same_files() -> None:
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     write_tensors(tmp_path / "other.safetensors", {"a": torch.ones(2)})
-    with pytest.raises(RunError, match=r"other\.safetensors is not a file of attention weights: its header"):
+    with pytest.raises(RunError, match=r"other\.safetensors is not a file of attention weights: its metadata"):
         read_attention(tmp_path / "other.safetensors")

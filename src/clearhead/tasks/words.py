@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -34,7 +34,6 @@ from clearhead.config import Config, Section
 from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.errors import ConfigError, DataError, ProbeError
 from clearhead.look.inputs import PreparedInput
-from clearhead.look.look import Look
 from clearhead.models.word2vec import SkipGram
 from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.run import ModelMeta, Sizes
@@ -42,6 +41,9 @@ from clearhead.tasks.base.metrics import Score, read_questions, read_word_pairs,
 from clearhead.tasks.base.predictor import Predictor
 from clearhead.tasks.base.task import Batch, Examples, Task, Workspace, read_dataset, train_tokenizer
 from clearhead.text import SPECIALS, Tokenizer
+
+if TYPE_CHECKING:
+    from clearhead.look.look import Look
 
 ROW = 1024  # most tokens in a row of a batch
 BLOCK = 32  # centres whose scores are one matrix product

@@ -31,11 +31,7 @@ from clearhead.config import AnyConfig
 from clearhead.decode import Prompts, Settings, SpecialTokens, generate
 from clearhead.engines.engine import Engines
 from clearhead.errors import ClearheadError, ProbeError, WrongTaskError
-from clearhead.look.beams import BeamTree, beam_tree
-from clearhead.look.build import look_at
-from clearhead.look.generation import look_while_generating
 from clearhead.look.inputs import PreparedInput, display_token
-from clearhead.look.look import Look
 from clearhead.run import Description, Run, describe, find
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.network import load_network
@@ -44,6 +40,11 @@ from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
     pass
+
+if TYPE_CHECKING:  # what looks inside is imported on first use: a translation need not wait for it
+    from clearhead.look.beams import BeamTree
+    from clearhead.look.look import Look
+    from clearhead.look.view import View
 
 Vectors = NDArray[np.float32]
 T = TypeVar("T")
@@ -206,8 +207,16 @@ class Predictor:
         """Each token as people read it."""
         return [display_token(piece) for piece in self.tokenizer.pieces(ids)]
 
+    def view(self, name: str, item: Any = None, **options: Any) -> View:
+        """A view of the model, or of what it computes for an item: `view("heads", "a text").save("heads.svg")`."""
+        from clearhead.look.view import show
+
+        return show(cast(Any, self), name, item=item, **options)
+
     def _look_at(self, prepared: PreparedInput) -> Look:
-        return look_at(self.network, prepared, self.output_of, model=self.name, task=self.task)
+        from clearhead.look.build import compute_look
+
+        return compute_look(self.network, prepared, self.output_of, model=self.name, task=self.task)
 
     # --- vectors ---
 
@@ -294,6 +303,8 @@ class GeneratingPredictor(Predictor):
         if target is not None:
             return self._look_at_output(prepared, self.tokenizer.encode(target))
         if generate:
+            from clearhead.look.generation import look_while_generating
+
             return look_while_generating(
                 self.network,
                 prepared,
@@ -308,6 +319,8 @@ class GeneratingPredictor(Predictor):
         return self._look_at_output(prepared, self.generate_ids(prepared, **settings))
 
     def beam_tree(self, item: Any, beam_width: int = 4, **settings: Any) -> BeamTree:
+        from clearhead.look.beams import beam_tree
+
         prepared = self.prepare(item)
         return beam_tree(
             self.network,
@@ -333,10 +346,12 @@ class GeneratingPredictor(Predictor):
 
     def _look_at_output(self, prepared: PreparedInput, ids: Sequence[int]) -> Look:
         """What the network computes for a text that is already there; the answer is that text."""
+        from clearhead.look.build import compute_look
+
         stop = None if prepared.stop is None else self.token_strings([prepared.stop])[0]
         text = self.tokenizer.decode(ids)
         whole = prepared.continued(ids, self.token_strings(ids), stop)
-        return look_at(self.network, whole, lambda _logits: text, model=self.name, task=self.task)
+        return compute_look(self.network, whole, lambda _logits: text, model=self.name, task=self.task)
 
 
 def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Predictor:
