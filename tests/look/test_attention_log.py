@@ -19,8 +19,8 @@ from clearhead.run import Run
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.task import Task
 from clearhead.tasks.translate import Translate
-from clearhead.train.loop import Listener, Trainer
-from clearhead.train.start import begin, make_trainer, resume
+from clearhead.train.loop import Callbacks, Trainer
+from clearhead.train.start import make_trainer, resume, run_training
 
 SMALL = ["model.dim=12", "model.heads=3", "model.layers=2", "data.batch_tokens=300"]
 LONG = " ".join("abcdefghij" * 3)  # 59 characters
@@ -84,7 +84,7 @@ def make_config(task: str, data: str, *more: str) -> AnyConfig:
 
 
 def started(config: AnyConfig, out: str = "run") -> Trainer:
-    return make_trainer(Run.create(Path(out), config), config, Listener())
+    return make_trainer(Run.create(Path(out), config), config, Callbacks())
 
 
 def evaluated(config: AnyConfig) -> tuple[Any, AttentionSnapshot]:
@@ -169,9 +169,9 @@ def contents(folder: str) -> dict[str, bytes]:
 
 def test_training_is_the_same_with_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
     config = make_config("translate", "pairs.tsv", *RUN)
-    begin(config, Path("with"), "test")
+    run_training(config, Path("with"), "test")
     monkeypatch.setattr(Translate, "example", Task.example)
-    begin(config, Path("without"), "test")
+    run_training(config, Path("without"), "test")
     assert list(contents("with")) != []
     assert contents("without") == {}
     assert Path("with/metrics.jsonl").read_bytes() == Path("without/metrics.jsonl").read_bytes()
@@ -190,9 +190,9 @@ def test_a_resumed_run_leaves_the_same_files() -> None:
             raise StoppedError
 
     config = make_config("translate", "pairs.tsv", *RUN)
-    begin(config, Path("whole"), "test")
+    run_training(config, Path("whole"), "test")
     with pytest.raises(StoppedError):
-        begin(config, Path("stopped"), "test", Listener(on_step=stop))
+        run_training(config, Path("stopped"), "test", Callbacks(on_step=stop))
     Path("stopped/attention/step-00000003.safetensors").write_bytes(b"torn")
     checkpoint = Path("stopped/checkpoints/step-00000004")
     (checkpoint / "state.json").unlink()  # so that it goes on from step 2

@@ -253,7 +253,7 @@ def test_each_step_points_at_a_line_that_runs_when_the_model_does(task: str, par
 SAYS = {
     "score": "return q @ k.transpose(-2, -1)",
     "scale": "return dot(q, k) / math.sqrt(k.size(-1))",
-    "position": "return self.weigh(scores if added is None else scores + added, visible)",
+    "position": "return self.normalize(scores if added is None else scores + added, visible)",
     "mask": "return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0)",
     "softmax": "return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0)",
     "weight": "return self.dropout(self.weights(q, k, mask, offset, bias)) @ share_heads(v, q.size(1))",
