@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from clearhead.config import Config
 from clearhead.decode import Prompts, Settings, generate, text_pieces
 from clearhead.errors import ConfigError
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput
@@ -95,6 +96,7 @@ class Lm(RunningTextTask[TextModel]):
 class LanguageModel(GeneratingPredictor, task=Lm):
     """Continues a text."""
 
+    config: Config[TextModel]
     verb = "generate"
 
     @overload
