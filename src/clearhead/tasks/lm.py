@@ -145,6 +145,10 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         text = text_pieces(tokens, self.tokenizer.decode, before=ids, stops=stops)
         return text if stream else prompt + "".join(text)
 
+    def start_state(self, stepper: Any, prepared: PreparedInput, max_tokens: int) -> Any:
+        window = self.window(len(prepared.prompt) + max_tokens)
+        return stepper.start() if window is None else stepper.start(window=window)
+
     def window(self, tokens: int, cache: int | None = None) -> int | None:
         """How many tokens back a text of this length is attended to; None for all of them."""
         if cache is not None and cache < 1:
