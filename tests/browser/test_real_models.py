@@ -41,7 +41,7 @@ def test_the_steps_of_one_word(show: Open) -> None:
 
 
 def test_the_beams_of_a_translation(show: Open) -> None:
-    tree = clearhead.load("en-es").beam_tree("the red car", beams=3)
+    tree = clearhead.load("en-es").beam_tree("the red car", 3)
     page = show("beam", tree.to_json())
     assert page.locator(".ch-chip").all_inner_texts() == [node.token for node in tree.path(tree.best)]
     page.get_by_role("checkbox").check()

@@ -97,3 +97,8 @@ def test_settings_and_streams_of_text_need_no_torch() -> None:
         "import sys; from clearhead.decode import Settings, text_pieces; Settings(); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_former_name_leads_to_the_present_one() -> None:
+    with pytest.raises(ConfigError, match=r"^unknown setting beams; it is called beam_width$"):
+        Settings.create(beams=4)

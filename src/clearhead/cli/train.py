@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 def train(
     what: Annotated[
         str,
-        typer.Argument(
-            help=f"Task ({', '.join(TASKS.builtin())}), or the path of a RECIPE.yaml."
-        ),
+        typer.Argument(help=f"Task ({', '.join(TASKS.builtin())}), or the path of a RECIPE.yaml."),
     ],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings to change: section.key=value …")] = None,
     data: Annotated[

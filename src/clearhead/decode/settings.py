@@ -10,6 +10,18 @@ from typing import Any, Self
 from clearhead.errors import ConfigError, nearest
 
 
+_RENAMED = {  # since version 0.1
+    "longest": "max_tokens",
+    "forced": "prefix_tokens",
+    "banned": "banned_tokens",
+    "no_repeat": "no_repeat_ngram",
+    "scored": "return_logprobs",
+    "beams": "beam_width",
+    "groups": "beam_groups",
+    "diversity": "diversity_penalty",
+}
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to generate: greedily, by sampling (`temperature` above 0) or by beam search (`beam_width` above 1).
@@ -49,7 +61,8 @@ class Settings:
         known = [field.name for field in fields(cls)]
         for name in values:
             if name not in known:
-                raise ConfigError(f"unknown setting {name}; {nearest(name, known)}")
+                hint = f"it is called {_RENAMED[name]}" if name in _RENAMED else nearest(name, known)
+                raise ConfigError(f"unknown setting {name}; {hint}")
         return cls(**values)
 
     def shared(self) -> Self:

@@ -22,7 +22,7 @@ def answer(page: Any) -> str:
 
 def test_the_first_page_translates_an_example(go: Go, service: Service) -> None:
     page = go("")
-    assert answer(page) == service.models["en-es"].model.translate("She has a red car.", beams=1)
+    assert answer(page) == service.models["en-es"].model.translate("She has a red car.", beam_width=1)
     assert page.title() == "Play · Clearhead Studio"
 
 
@@ -31,7 +31,7 @@ def test_type_a_sentence_and_press_enter(go: Go, service: Service) -> None:
     page.get_by_label("Text").fill(TEXT)
     page.keyboard.press("Enter")
     until(page, "document.querySelector('.ch-heading')?.innerText.includes('dog')")
-    expected = service.models["en-es"].model.translate(TEXT, beams=1)
+    expected = service.models["en-es"].model.translate(TEXT, beam_width=1)
     assert answer(page) == expected
     page.reload()
     assert page.get_by_label("Text").input_value() == TEXT
