@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Generic, TypeVar
@@ -77,6 +76,8 @@ class Registry(Generic[T]):
         return _modules(self.package) if self.package else []
 
     def _load_plugins(self) -> None:
+        from importlib.metadata import entry_points
+
         load_plugin_files()
         for entry in entry_points(group=f"clearhead.{self.kind}s"):
             if entry.name not in self._things:

@@ -24,11 +24,11 @@ from clearhead.bench.decode import (
     Cell,
     Size,
     Tuned,
-    cell_figures,
-    mean_figures,
+    cell_results,
+    mean_results,
     network_of,
     sources_of,
-    text_figures,
+    text_results,
 )
 from clearhead.bench.marian import marian, translate
 from clearhead.engines.ct2_export import export, numbers
@@ -94,7 +94,7 @@ def test_all_make_every_step_and_write_the_same(beams: int, tmp_path: Path) -> N
     pytest.importorskip("transformers")
     library = pytest.importorskip("ctranslate2")
     network, source = livelier(network_of(SMALL)), sources_of(SMALL, Cell(3, beams))
-    ours = decode.written(network, source, beams)
+    ours = decode.generate_ids(network, source, beams)
     assert [len(row) for row in ours] == [STEPS] * 3
     theirs = translate(marian(network, SPECIAL, SOURCE + STEPS), source, beams, STEPS)
     assert theirs.shape == (3, STEPS + 1)
@@ -148,8 +148,8 @@ def test_figures_say_how_many_times_as_fast() -> None:
     taken = {TORCH: 4.0, COMPILED: 2.0, COMPILED_INT8: 1.0, TRANSFORMERS: 16.0, CT2: 3.0, CT2_INT8: 0.5}
     other = {**taken, TRANSFORMERS: 4.0}
     table = {Cell(1, 1): taken, Cell(16, 4): other}
-    each_cell = [each for cell in table for each in cell_figures(SMALL, cell, table[cell])]
-    found = {each.what: each for each in (*each_cell, *mean_figures(SMALL, table))}
+    each_cell = [each for cell in table for each in cell_results(SMALL, cell, table[cell])]
+    found = {each.what: each for each in (*each_cell, *mean_results(SMALL, table))}
     assert found["small, batch 16, beam 4: transformers"].value == 4.0
     mean = found["small: clearhead, times as fast as transformers"]
     assert mean.value == pytest.approx(4.0)
@@ -165,13 +165,13 @@ def test_figures_say_how_many_times_as_fast() -> None:
 
 
 def test_without_peers_there_is_nothing_to_compare() -> None:
-    found = list(cell_figures(SMALL, Cell(1, 1), {TORCH: 4.0}))
+    found = list(cell_results(SMALL, Cell(1, 1), {TORCH: 4.0}))
     assert [each.what for each in found] == ["small, batch 1, greedy: clearhead torch"]
-    assert list(mean_figures(SMALL, {Cell(1, 1): {TORCH: 4.0}})) == []
+    assert list(mean_results(SMALL, {Cell(1, 1): {TORCH: 4.0}})) == []
 
 
 def test_text_is_counted_in_sentences_per_second() -> None:
-    found = {each.what: each.value for each in text_figures({TORCH: 2000.0, COMPILED: 500.0, CT2: 250.0}, 1000)}
+    found = {each.what: each.value for each in text_results({TORCH: 2000.0, COMPILED: 500.0, CT2: 250.0}, 1000)}
     assert found == {
         "en-es, 1,000 sentences of Tatoeba, beam 4: clearhead torch": 500.0,
         "en-es, 1,000 sentences of Tatoeba, beam 4: clearhead compiled": 2000.0,
@@ -191,7 +191,7 @@ def test_the_engines_translate_real_text_alike(tmp_path: Path) -> None:
     assert len(sources) == 23
     settings = decode.Settings(beam_width=decode.BEAMS)
     ours = decode.generate_batch(model.network, sources, decode.special_of(model), settings)
-    theirs = decode.copied(model, tmp_path / "ct2", sources[:3]).generate_batch(
+    theirs = decode.converted(model, tmp_path / "ct2", sources[:3]).generate_batch(
         sources, decode.special_of(model), settings
     )
     same = sum(own[0].ids == other[0].ids for own, other in zip(ours, theirs, strict=True))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clearhead.look.html import page as html
+from clearhead.look.render.html import page as html
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install 'clearhead[dev]'")
 

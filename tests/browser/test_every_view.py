@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from clearhead.look.html import FOLDER, VIEWS, module, style
+from clearhead.look.render.html import FOLDER, module, pages, style
 
 from . import documents
 from .conftest import Open
@@ -26,7 +26,7 @@ EVIL = '</script><img src=x onerror="window.hurt = true">&"\'`${1}'
 
 
 def test_every_view_has_a_document() -> None:
-    assert set(DOCUMENTS) == set(VIEWS)
+    assert set(DOCUMENTS) == set(pages())
 
 
 def saved(page: Any, kind: str, folder: Path) -> Path:
@@ -37,7 +37,7 @@ def saved(page: Any, kind: str, folder: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", pages())
 def test_it_saves_a_drawing_a_picture_and_its_data(show: Open, tmp_path: Path, view: str) -> None:
     data = DOCUMENTS[view]()
     page = show(view, data)
@@ -51,7 +51,7 @@ def test_it_saves_a_drawing_a_picture_and_its_data(show: Open, tmp_path: Path, v
     assert json.loads(saved(page, "JSON", tmp_path).read_text(encoding="utf-8")) == data
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", pages())
 def test_it_follows_the_system_into_the_dark_and_the_page_out_of_it(show: Open, view: str) -> None:
     page = show(view, DOCUMENTS[view]())
     paper = "getComputedStyle(document.querySelector('.clearhead')).backgroundColor"
@@ -70,7 +70,7 @@ def test_what_is_drawn_is_drawn_again_in_the_dark(show: Open) -> None:
     page.wait_for_function(f"{picture} !== '{light}'")
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", pages())
 def test_it_fits_any_width(show: Open, view: str) -> None:
     page = show(view, DOCUMENTS[view]())
     for width in (400, 1920, 640):
@@ -91,7 +91,7 @@ SINGLE = {
 }
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", pages())
 def test_a_single_token_is_shown(show: Open, view: str) -> None:
     page = show(view, SINGLE[view])
     assert page.locator(".ch-figure > *").count() > 0
@@ -108,7 +108,7 @@ def evil(value: Any, key: str = "") -> Any:
     return EVIL if isinstance(value, str) and not fixed else value
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", pages())
 def test_no_text_becomes_markup(show: Open, view: str) -> None:
     page = show(view, evil(DOCUMENTS[view]()), title=EVIL)
     assert page.title() == EVIL
@@ -117,7 +117,7 @@ def test_no_text_becomes_markup(show: Open, view: str) -> None:
     assert "onerror" in page.locator(".clearhead").inner_text()
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", pages())
 def test_every_control_has_a_name_and_can_be_reached(show: Open, view: str) -> None:
     page = show(view, DOCUMENTS[view]())
     nameless = """all => all.filter(one =>
@@ -154,7 +154,7 @@ def served(page: Any) -> Any:
     return page
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", pages())
 def test_the_modules_are_imported_as_they_are(page: Any, view: str) -> None:
     served(page)
     mount = f"""async data => {{

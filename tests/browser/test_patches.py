@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from clearhead.look.rollout import rollout
+from clearhead.look.views.rollout import rollout
 
 from .conftest import Open
 from .documents import SOURCE, TARGET, attended, image_look, look

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import clearhead
-from clearhead.look.cells import cells, rank_units, windows
+from clearhead.look.units import rank_units, windows
+from clearhead.look.views.cells import cells
 
 from .conftest import Open
 

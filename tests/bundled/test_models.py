@@ -9,8 +9,8 @@ import pytest
 
 import clearhead
 from clearhead.data import read
-from clearhead.look.cells import rank_units, windows
-from clearhead.look.induction import induction
+from clearhead.look.units import rank_units, windows
+from clearhead.look.views.induction import induction
 from clearhead.run import BUNDLED, bundled_names, describe
 
 REAL = Path(os.environ.get("CLEARHEAD_DATA", "no such folder"))

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import clearhead
-from clearhead.cli.look import FIGURES, VIEWS
 from clearhead.cli.main import _run
 from clearhead.errors import ClearheadError
+from clearhead.look import VIEWS
 from clearhead.look.attention_log import log_attention
 from clearhead.look.inputs import PreparedInput
 from clearhead.run import ModelMeta, Run, Sizes, find
@@ -93,7 +93,7 @@ def arguments(models: Path, view: str) -> list[str]:
     return ["look", str(models / name), *text, "--view", view]
 
 
-SHORT = [view for view in VIEWS if view not in ("importance", "flow")]  # the others read data, or need SciPy
+SHORT = [view for view in VIEWS.builtin() if view not in ("importance", "flow")]  # the others read data, or need SciPy
 
 
 @pytest.mark.parametrize("view", SHORT)
@@ -180,25 +180,25 @@ def test_a_part_of_a_long_text_is_shown_and_a_long_one_warned_of(
         (["translator", SENTENCE, "--head", "5"], "has no head 5; choose from 0 to 1"),
         (["translator", SENTENCE, "--kind", "self"], "has no attention called self; it has"),
         (["translator", SENTENCE, "--view", "steps", "--query", "casa"], "no query is called casa; choose from: "),
-        (["translator", SENTENCE, "--rows", "5"], "--rows 5 is no part of a text: write --rows 10:40"),
+        (["translator", SENTENCE, "--rows", "5"], "--rows 5 is not a range: write --rows 10:40"),
         (["translator", SENTENCE, "--rows", "900:910"], "there are no rows 900:910: there are "),
         (
             ["translator", SENTENCE, "--width", "wide"],
-            "--width wide is no width: choose slide, page, column, or inches",
+            "--width wide is not a width: choose slide, page, column, or inches",
         ),
         (["translator", SENTENCE, "--out", "a.gif"], "cannot write a.gif: choose a name that ends in .svg, .pdf, .png"),
         (["translator", SENTENCE, "--out", "no/a.svg"], "cannot write no/a.svg: there is no folder no"),
-        (["translator", "--view", "positions", "--out", "a.html"], "this view has no page: choose another ending"),
+        (["translator", "--view", "positions", "--out", "a.html"], "this view has no page: choose another suffix"),
         (["vectors", "king"], "has one vector for each word and no attention"),
         (["translator", "--view", "patches"], "this model reads no images"),
         (["reader", "--view", "history"], "has no attention of any evaluation"),
-        (["reader", "First", "--view", "cells", "--unit", "17"], "--unit 17 names no unit: write LAYER:NUMBER"),
+        (["reader", "First", "--view", "cells", "--unit", "17"], "--unit 17 is not a unit: write LAYER:INDEX"),
         (["reader", "First", "--view", "cells", "--feature", "size"], "unknown feature size; choose from: quotes"),
         (["reader", "First", "--view", "cells", "--method", "unite"], "unknown method unite; did you mean unit?"),
-        (["reader", "First", "--view", "cells", "--method", "direction"], "a direction follows something: say what"),
+        (["reader", "First", "--view", "cells", "--method", "direction"], "a direction needs a feature to follow"),
         (["translator", "--view", "importance", "--method", "guess"], "unknown method guess; "),
         (["digits", "nowhere.png"], "nowhere.png"),
-        (["digits", "--view", "induction"], "induction heads belong to a language model"),
+        (["digits", "--view", "induction"], "induction heads belong to a causal language model"),
     ],
 )
 def test_a_mistake_is_one_sentence(
@@ -218,11 +218,17 @@ def test_a_mistake_is_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_view_that_is_offered_is_there() -> None:
-    from clearhead.cli import views, views_of_models
-
-    assert sorted(VIEWS) == sorted([*views.OF_ONE_INPUT, "cells", *views_of_models.VIEWS])
-    assert FIGURES == (".svg", ".pdf", ".png")
+def test_every_view_is_offered_and_says_what_it_shows(say: Say) -> None:
+    names = [
+        "beam", "cells", "flow", "gradients", "heads", "history", "importance", "induction", "lens", "lines",
+        "patches", "positions", "relevance", "rollout", "scaling", "steps", "words",
+    ]  # fmt: skip
+    assert VIEWS.builtin() == names
+    help_text = " ".join(say("look", "--help").split())
+    assert ", ".join(names) in help_text
+    for name in names:
+        assert VIEWS[name].__doc__
+        assert name in VIEWS[name].__module__
 
 
 def test_the_bundled_translator_crosses_noun_and_adjective() -> None:

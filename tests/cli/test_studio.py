@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clearhead import bundled
+from clearhead import run as runs
 from clearhead.cli.main import main
 
 pytest.importorskip("fastapi", reason="needs the Studio: pip install 'clearhead[studio]'")
@@ -61,4 +61,4 @@ def test_an_unknown_model_is_one_sentence(capsys: pytest.CaptureFixture[str]) ->
 def test_without_names_all_bundled_models_open_and_the_translator_comes_first(opened: dict[str, Any]) -> None:
     assert run("--no-browser") == 0
     assert opened["models"][0] == "en-es"
-    assert sorted(opened["models"]) == bundled.names()
+    assert sorted(opened["models"]) == runs.bundled_names()

@@ -90,12 +90,12 @@ def test_a_run_says_which_name_is_missing_without_the_file(shell: Shell) -> None
 def test_cached_generation_equals_one_pass_and_no_native_code_is_used(
     plugin: str, setting: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from clearhead.engines.layout import unsupported
+    from clearhead.engines.native.layout import unsupported_parts
 
     monkeypatch.setenv(PLUGINS, str(HERE / plugin))
     config = override_config(default_config("lm", "tiny"), ["model.dim=12", "model.positions=alibi", setting])
     network = build_network(config, Sizes(vocabulary=11)).double().eval()
-    assert list(unsupported(network.stack))
+    assert list(unsupported_parts(network.stack))
     ids, state = torch.randint(11, (3, 7)), network.start()
     with torch.no_grad():
         first, state = network.step(ids[:, :4], state)

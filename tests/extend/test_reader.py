@@ -87,7 +87,7 @@ def test_an_installed_package_brings_one_by_an_entry_point(monkeypatch: pytest.M
         def load() -> type:
             return type("Installed", (type(find_reader("pairs")),), {})
 
-    monkeypatch.setattr("clearhead.registry.entry_points", lambda group: [Entry] * (group == "clearhead.readers"))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Entry] * (group == "clearhead.readers"))
     assert isinstance(find_reader("installed"), type(find_reader("pairs")))
 
 

@@ -12,7 +12,8 @@ from clearhead.config import AnyConfig
 from clearhead.data import builtin
 from clearhead.errors import RunError
 from clearhead.files import read_tensors, write_tensors
-from clearhead.look.attention_log import MAX_PATCHES, MAX_TOKENS, AttentionSnapshot, attention_weights, read_attention
+from clearhead.look.attention_log import MAX_PATCHES, AttentionSnapshot, attention_weights, read_attention
+from clearhead.look.inputs import MAX_LOGGED
 from clearhead.nn import causal_mask
 from clearhead.run import Run
 from clearhead.tasks import default_config, override_config
@@ -42,10 +43,10 @@ CASES: dict[str, tuple[str, str, list[str], dict[str, tuple[int, int]]]] = {
         "translate",
         "long.tsv",
         [],
-        {"encoder.self": (MAX_TOKENS, MAX_TOKENS), "decoder.self": (4, 4), "decoder.cross": (4, MAX_TOKENS)},
+        {"encoder.self": (MAX_LOGGED, MAX_LOGGED), "decoder.self": (4, 4), "decoder.cross": (4, MAX_LOGGED)},
     ),
     "rnn": ("translate", "pairs.tsv", ["model.architecture=rnn", "model.context=attention"], {"decoder.cross": (4, 6)}),
-    "lm": ("lm", "book.txt", ["model.length=53"], {"decoder.self": (MAX_TOKENS, MAX_TOKENS)}),
+    "lm": ("lm", "book.txt", ["model.length=53"], {"decoder.self": (MAX_LOGGED, MAX_LOGGED)}),
     "lm masked": ("lm", "book.txt", ["model.length=31", "model.objective=masked"], {"encoder.self": (31, 31)}),
     "classify": ("classify", "days.csv", [], {"encoder.self": (8, 8)}),
     "tag": ("tag", "builtin", [], {}),
@@ -112,7 +113,7 @@ def test_every_layer_of_every_kind_is_kept_with_its_words(name: str) -> None:
 def test_they_are_the_weights_that_the_model_uses() -> None:
     trainer, found = evaluated(make_config("translate", "pairs.tsv"))
     pair, block = trainer.task.held_out.pairs[0], trainer.model.decoder.blocks[0]
-    words = trainer.task.vocabulary
+    words = trainer.task.tokenizer
     ids = torch.tensor([[words.start, *words.encode(pair.target)]])
     with torch.no_grad():
         x = block.residual1.norm(trainer.model.eval().target(ids))
@@ -202,5 +203,5 @@ def test_a_resumed_run_leaves_the_same_files() -> None:
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     write_tensors(tmp_path / "other.safetensors", {"a": torch.ones(2)})
-    with pytest.raises(RunError, match=r"other\.safetensors is not a file of attention weights: its header"):
+    with pytest.raises(RunError, match=r"other\.safetensors is not a file of attention weights: its metadata"):
         read_attention(tmp_path / "other.safetensors")

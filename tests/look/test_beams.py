@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,6 +71,7 @@ def test_the_best_node_is_the_best_hypothesis(parts: dict[str, Any], penalty: fl
     tree = tree_of(network, beam_width=3, length_penalty=penalty)
     path = tree.path(tree.best)
     assert [int(node.token[1:]) for node in path] == [*best.ids, *([STOP] if best.finished else [])]
+    assert tree.ids(tree.best) == [node.token_id for node in path] == [int(node.token[1:]) for node in path]
     assert [node.probability for node in path] == pytest.approx(list(best.logprobs), abs=1e-12)
     assert tree.nodes[tree.best].score == pytest.approx(best.score, abs=1e-12)
     assert tree.nodes[tree.best].state == ("finished" if best.finished else "kept")
@@ -163,10 +165,10 @@ def test_an_observer_changes_nothing() -> None:
     class Counting:
         considered_texts, hypotheses = 0, 0
 
-        def considered(self, text: Any) -> None:  # noqa: ARG002
+        def considered(self, text: Any) -> None:
             self.considered_texts += 1
 
-        def found(self, sentence: int, hypothesis: Hypothesis) -> None:  # noqa: ARG002
+        def found(self, sentence: int, hypothesis: Hypothesis) -> None:
             self.hypotheses += 1
 
     network, counting = translator({}), Counting()
@@ -185,7 +187,7 @@ def test_it_is_plain_data() -> None:
         "source": "a source",
         "best": tree.best,
     }
-    assert [Node(**node) for node in data["nodes"]] == tree.nodes
+    assert [Node(**node) for node in data["nodes"]] == [replace(node, token_id=None) for node in tree.nodes]
     assert list(data["nodes"][0]) == ["id", "parent", "step", "token", "probability", "total", "score", "state"]
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearhead.look.build import computed, evaluating, look_at
+from clearhead.look.build import compute_look, computed, evaluating
 from clearhead.look.inputs import PreparedInput, display_token, patch_names
 from clearhead.look.look import Look
 from clearhead.run import Sizes
@@ -23,7 +23,7 @@ def model(task: str, **settings: object) -> torch.nn.Module:
 
 
 def look_of(network: torch.nn.Module, prepared: PreparedInput) -> Look:
-    return look_at(network, prepared, lambda logits: f"{tuple(logits.shape)}", model="small")
+    return compute_look(network, prepared, lambda logits: f"{tuple(logits.shape)}", model="small")
 
 
 SOURCE, TARGET = torch.tensor([[3, 1, 4, 1, 5, 9, 2]]), torch.tensor([[2, 7, 1, 8, 12]])

@@ -14,8 +14,9 @@ from torch.testing import assert_close
 
 from clearhead.errors import ProbeError
 from clearhead.look.foreign import look_at
-from clearhead.look.look import Attended, Look
-from clearhead.look.steps import steps
+from clearhead.look.look import Look
+from clearhead.look.record import AttentionRecord
+from clearhead.look.views.steps import steps
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")
 
@@ -50,7 +51,7 @@ def numbered(letter: str, count: int) -> list[str]:
     return [f"{letter}{number}" for number in range(count)]
 
 
-def assert_follows_from_its_parts(seen: Attended) -> None:
+def assert_follows_from_its_parts(seen: AttentionRecord) -> None:
     """Scores from queries and keys, weights from scores, each where something may be seen."""
     for q, k, scores, weights in zip(seen.query, seen.key, seen.scores, seen.weights, strict=True):
         assert_close(scores, q @ k.mT / q.size(-1) ** 0.5)
@@ -399,7 +400,7 @@ class Growing(nn.Module):
     ("module", "tokens", "sentence"),
     [
         (nn.Linear(DIM, V), None, r"^Linear did not attend: no nn\.MultiheadAttention or transformers layer ran$"),
-        (Own(batch_first=True), ["a", "b"], r"^2 words were given for the 5 tokens that the encoder reads$"),
+        (Own(batch_first=True), ["a", "b"], r"^2 token strings were given for the 5 tokens that the encoder reads$"),
         (
             Own(batch_first=True),
             {"decoder": ["a"]},
@@ -423,8 +424,10 @@ def test_what_cannot_be_shown_is_one_sentence(module: nn.Module, tokens: Any, se
 
 
 def test_a_batch_is_refused_and_so_are_words_without_a_stack() -> None:
-    with pytest.raises(ProbeError, match=r"^a look is at one example, and the batch has 2; give the module one of the"):
+    with pytest.raises(ProbeError, match=r"^a look shows one example, and the batch has 2; give the module one of the"):
         look_at(Own(batch_first=True), torch.randn(2, T, DIM))
     model = nn.Transformer(DIM, HEADS, 1, 1, INNER, batch_first=True)
-    with pytest.raises(ProbeError, match=r"^this module has two stacks: give their words as tokens=\{'encoder': \["):
+    with pytest.raises(
+        ProbeError, match=r"^this module has two stacks: give their token strings as tokens=\{'encoder': \["
+    ):
         look_at(model, (torch.randn(1, S, DIM), torch.randn(1, T, DIM)), ["a"])

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.errors import ConfigError, ProbeError
-from clearhead.look.build import computed, look_at, look_probes
+from clearhead.look.build import compute_look, computed, look_probes
 from clearhead.look.generation import GenerationRecorder, look_while_generating, recording
 from clearhead.look.inputs import PreparedInput
 from clearhead.look.look import Look
@@ -139,7 +139,7 @@ def test_looking_during_generation_is_looking_at_the_finished_text(task: str, pa
     written = strings([*prepared.prompt[1:], *ids, STOP][: len(read)])
     patches = prepared.decoder[: len(prepared.decoder) - len(prepared.prompt)]
     example = replace(prepared, prompt=tuple(read), decoder=[*patches, *strings(read)], output=written)
-    assert_same_look(found, look_at(network, example, lambda _: "unused", model="small", task="any"))
+    assert_same_look(found, compute_look(network, example, lambda _: "unused", model="small", task="any"))
     assert network.training
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look import interventions as change
-from clearhead.look.capture import capture
+from clearhead.look.probes import capture
 from clearhead.nn import Explicit, Fused, causal_mask
 from clearhead.run import Sizes
 from clearhead.tasks import TASKS
@@ -257,7 +257,7 @@ BAD: list[tuple[dict[str, Any], Open, type[Exception], str]] = [
         {"positions": "alibi"},
         lambda model: change.positions_averaged(model),
         ProbeError,
-        r"this model has no position vectors at its input to average; positions_off leaves order out",
+        r"this model has no position vectors at its input to average; positions_off removes positions",
     ),
     (
         {},

@@ -13,19 +13,20 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import ProbeError, RunError
-from clearhead.look.look import KINDS, Attended, Look
-from clearhead.look.rollout import rollout
-from clearhead.look.storing import rounded
+from clearhead.look.look import Look
+from clearhead.look.record import KINDS, AttentionRecord
+from clearhead.look.serialize import rounded
+from clearhead.look.views.rollout import rollout
 
 T, S, HEADS, DIM, WIDTH, CHOICES = 3, 5, 2, 4, 7, 13
 READ, WRITTEN = ["the", "red", "car", "is", "[STOP]"], ["el", "coche", "[STOP]"]
 
 
-def attended(rows: list[str], columns: list[str], causal: bool = False, layers: int = 2) -> Attended:
+def attended(rows: list[str], columns: list[str], causal: bool = False, layers: int = 2) -> AttentionRecord:
     queries, keys = len(rows), len(columns)
     visible = torch.ones(queries, keys).tril().bool() if causal else torch.ones(queries, keys).bool()
     scores = [torch.randn(HEADS, queries, keys) for _ in range(layers)]
-    return Attended(
+    return AttentionRecord(
         rows,
         columns,
         causal,
@@ -71,7 +72,7 @@ def test_tensors_are_found_by_kind_and_layer() -> None:
 
 def test_what_is_not_asked_for_is_chosen() -> None:
     look = made()
-    assert look.kind() == KINDS[0] == "decoder.cross"
+    assert look.kind() == next(iter(KINDS)) == "decoder.cross"
     assert look.pick().columns == READ
     only = {"encoder.self": look.attention["encoder.self"]}
     assert made(attention=only).kind() == "encoder.self"
@@ -203,9 +204,9 @@ def test_files_that_cannot_be_used_are_one_sentence(tmp_path: Path) -> None:
         RunError, match=r"other\.safetensors is not a saved look of this version: its format is unknown"
     ):
         Look.load(tmp_path / "other.safetensors")
-    with pytest.raises(RunError, match=r"torn\.safetensors is damaged or not a saved look"):
+    with pytest.raises(RunError, match=r"torn\.safetensors is damaged or not a safetensors file"):
         Look.load(tmp_path / "torn.safetensors")
-    with pytest.raises(RunError, match=r"none\.safetensors is damaged or not a saved look"):
+    with pytest.raises(RunError, match=r"none\.safetensors is damaged or not a safetensors file"):
         Look.load(tmp_path / "none.safetensors")
     with pytest.raises(RunError, match=r"cannot write .*torn\.safetensors/x/look\.safetensors: Not a directory"):
         made().save(tmp_path / "torn.safetensors" / "x")
@@ -241,7 +242,7 @@ def test_a_page_that_opens_from_disk(tmp_path: Path) -> None:
     assert "clearhead-look-1" in page
     assert "<title>en-es: &lt;b&gt;</title>" in page
     assert "clearhead-steps-1" in look.to_html(view="steps", layer=0, head=1, query=0)
-    with pytest.raises(ProbeError, match=r"a look has no view called beam; choose from: heads, patches, steps"):
+    with pytest.raises(ProbeError, match=r"a look has no page called beam; choose from: heads, patches, steps"):
         look.to_html(view="beam")
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"cannot write .*look\.html: "):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clearhead.look.capture import capture
+from clearhead.look.probes import capture
 from clearhead.nn import Mask, padding_mask
 
 from . import test_bert, test_gpt2, test_llama, test_marian, test_t5, test_vit

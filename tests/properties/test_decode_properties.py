@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from clearhead.config import ContextName, PositionName, TokenizerKind
+from clearhead.config import TokenizerKind
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, generate, stream_tokens, text_pieces
+from clearhead.nn import POSITIONS
 from clearhead.run import Sizes
 from clearhead.tasks import TASKS
 from clearhead.tasks.base.network import build_network
@@ -52,9 +53,9 @@ def system(task: str, **setting: Any) -> System:
 
 
 SYSTEMS = [
-    *(system(task, positions=name) for task in ("lm", "translate") for name in get_args(PositionName)),
+    *(system(task, positions=name) for task in ("lm", "translate") for name in POSITIONS.builtin()),
     *(system(task, window=3) for task in ("lm", "translate")),
-    *(system("translate", architecture="rnn", context=name) for name in get_args(ContextName)),
+    *(system("translate", architecture="rnn", context=name) for name in ("last", "sum", "attention")),
     *(system("lm", architecture="rnn", cell=cell) for cell in ("gru", "lstm")),
     *(system("caption", architecture=name) for name in ("cross", "sequence", "rnn")),
 ]

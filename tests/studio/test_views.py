@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from clearhead import Predictor
-from clearhead.look.positions import positions
+from clearhead.look.views.positions import positions
 from clearhead.nn import SinusoidalPositions
 
 from .conftest import Ask

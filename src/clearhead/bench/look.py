@@ -1,9 +1,9 @@
-"""`clearhead bench look`: what it costs to see attention, against a plain forward pass and against other packages.
+"""`clearhead bench look`: the cost of capturing attention, against a plain forward pass and against other packages.
 
 The peers are transformers with eager attention and `output_attentions=True`, and TransformerLens with its full cache,
-where it is installed. Both compute with the same GPT-2, whose weights ours has copied; the candidates take turns. A
-pass for the weights alone ends where the last of them was seen, and is compared with a peer that has no head to
-compute the answer with; a pass for both is compared with one that has.
+if it is installed. All use the same GPT-2 weights, and the candidates take turns. A pass for the weights alone ends
+when the last of them is captured, and is compared with a peer without output head; a pass for weights and answer is
+compared with a peer that has one.
 
     T tokens
 """
@@ -32,7 +32,7 @@ from clearhead.bench.measure import (
 )
 from clearhead.bench.peers import Gpt, transformers_gpt2
 from clearhead.config import AnyConfig
-from clearhead.look.capture import capture
+from clearhead.look import capture
 from clearhead.run import Sizes
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.network import build_network
@@ -57,12 +57,12 @@ class Translator:
 
 
 GPT2 = Gpt(layers=12, dim=768, heads=12, block=1024, batch=1, vocabulary=50257)
-LENGTHS = {64: 80, 1024: 9}  # tokens, and in how many rounds each is measured
+LENGTHS = {64: 80, 1024: 9}  # tokens, and the number of rounds
 LONG = 8192
 
 
 def run(peers: bool) -> Iterator[Measurement]:
-    """Every figure, as soon as it is measured."""
+    """Yield every figure as soon as it is measured."""
     yield from of_plain_forward(Translator(), length=64, rounds=40)
     yield memory_of_one_head(LONG)
     for length, rounds in LENGTHS.items():
@@ -75,7 +75,7 @@ def run(peers: bool) -> Iterator[Measurement]:
 
 
 def of_plain_forward(size: Translator, length: int, rounds: int) -> Iterator[Measurement]:
-    """A translator that reads and writes `length` tokens: unseen, with all weights seen, with one head seen."""
+    """A translator with `length` tokens on both sides: plain, with all weights captured, with one head captured."""
     network, texts = our_translator(size), tuple(torch.randint(1, size.vocabulary, (2, 1, length)))
     one = f"decoder.{size.layers // 2}.cross.weights"
     candidates = {
@@ -92,7 +92,7 @@ def of_plain_forward(size: Translator, length: int, rounds: int) -> Iterator[Mea
 
 
 def our_translator(size: Translator) -> Any:
-    """An encoder-decoder of random weights."""
+    """An encoder-decoder with random weights."""
     torch.manual_seed(1)
     sizes = {"layers": size.layers, "dim": size.dim, "heads": size.heads, "inner": size.inner}
     config = override_config(default_config("translate"), [f"model.{name}={value}" for name, value in sizes.items()])
@@ -102,7 +102,7 @@ def our_translator(size: Translator) -> Any:
 def seen(
     network: Any, inputs: tuple[Tensor, ...], pattern: str, heads: int | None = None, stop: bool = False
 ) -> Mapping[str, Tensor]:
-    """What the pattern names in a forward pass."""
+    """The probes that match the pattern in one forward pass."""
     with capture(network, pattern, heads=heads, stop=stop) as found:
         network(*inputs)
     return found
@@ -112,7 +112,7 @@ def seen(
 
 _ONE_HEAD = """
 import sys, torch
-from clearhead.look.capture import capture
+from clearhead.look import capture
 from clearhead.nn import Encoder, EncoderBlock, Mask
 length, pattern = int(sys.argv[1]), sys.argv[2]
 torch.manual_seed(1)
@@ -124,7 +124,7 @@ result = {}
 
 
 def memory_of_one_head(length: int) -> Measurement:
-    """How many matrices of T × T it takes to see one head of eight: its own, and little more."""
+    """The memory for capturing one head of eight, in matrices of T × T: little more than its own."""
     plain, one = (in_own_process(_ONE_HEAD, str(length), f"encoder.0.{what}") for what in ("hidden", "self.weights"))
     matrix = length * length * 4 / 1e6  # MB
     taken = (one["peak_mb"] - plain["peak_mb"]) / matrix
@@ -136,7 +136,7 @@ def memory_of_one_head(length: int) -> Measurement:
 
 
 def of_peers(size: Gpt, length: int, rounds: Sequence[Round]) -> Iterator[Measurement]:
-    """The time of each, and ours against each peer's."""
+    """The time of each candidate, and ours relative to each peer."""
     what, taken = f"{size}, {length:,} tokens", medians(rounds)
     lens = {"transformer-lens": version("transformer-lens")} if LENS in taken else {}
     detail = {"milliseconds": taken, "rounds": len(rounds), **lens}
@@ -163,7 +163,7 @@ def measured(size: Gpt, length: int, peers: bool, rounds: int) -> list[Round]:
 
 
 def their_candidates(size: Gpt, ours: Any, ids: Tensor) -> dict[str, Callable[[], object]]:
-    """The peers on the same text, after making sure that they see what we see."""
+    """The peers on the same text, after checking that their weights equal ours."""
     theirs: Any = transformers_gpt2(size, "eager").eval()
     copy_gpt2(theirs, ours)
     attentions = theirs(ids, output_attentions=True).attentions
@@ -181,7 +181,7 @@ def their_candidates(size: Gpt, ours: Any, ids: Tensor) -> dict[str, Callable[[]
 
 
 def has_lens() -> bool:
-    """Whether TransformerLens is installed; it brings so much along that nobody has to."""
+    """Whether TransformerLens is installed; it has too many dependencies to require it."""
     return find_spec("transformer_lens") is not None
 
 
@@ -202,13 +202,13 @@ def gpt_config(size: Gpt) -> AnyConfig:
 
 
 def our_gpt(size: Gpt) -> Any:
-    """A GPT-2 of ours, of random weights."""
+    """Our GPT-2, with random weights."""
     return build_network(gpt_config(size), Sizes(vocabulary=size.vocabulary)).eval()
 
 
 @torch.no_grad()
 def copy_gpt2(theirs: Any, ours: Any) -> None:
-    """Give ours the weights of a `GPT2LMHeadModel`."""
+    """Copy the weights of a `GPT2LMHeadModel` into ours."""
     body, embedding = theirs.transformer, ours.tokens.tokens
     embedding.table.weight.copy_(body.wte.weight / embedding.scale)
     ours.tokens.positions.table.weight.copy_(body.wpe.weight)
@@ -224,7 +224,7 @@ def copy_gpt2(theirs: Any, ours: Any) -> None:
 
 
 def _copy(theirs: Any, *ours: Any) -> None:
-    """Weight and bias; theirs keep their matrices transposed, and several side by side."""
+    """Copy weight and bias; GPT-2 stores matrices transposed, and several side by side."""
     weights = theirs.weight.t().chunk(len(ours)) if theirs.weight.dim() == 2 else [theirs.weight]
     for our, weight, bias in zip(ours, weights, theirs.bias.chunk(len(ours)), strict=True):
         our.weight.copy_(weight)

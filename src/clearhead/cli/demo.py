@@ -88,11 +88,11 @@ def _train_and_use(run: Path, as_json: bool) -> None:
 
 def _save_cross_attention(model: Model, source: str, target: str, path: Path) -> None:
     """Save a heatmap of the last layer's cross-attention, averaged over its heads."""
-    from clearhead.look.figures import save_heatmap
+    from clearhead.look import heatmap
 
     seen = model.look(source, target).attention["decoder.cross"]
     weights = seen.weights[-1].mean(0)  # (T, S); row t is what was looked at to write token t
-    save_heatmap(path, weights, seen.rows, seen.columns, title="cross-attention, last layer")
+    heatmap(weights, seen.rows, seen.columns, title="cross-attention, last layer").save(path)
 
 
 # --- attention by hand ---
@@ -122,7 +122,7 @@ def _show_steps(out: Path | None, as_json: bool) -> None:
     """Print queries, keys, values, scores, weights and output; also save them as an SVG if `out` is given."""
     import torch
 
-    from clearhead.look.steps import attention_steps
+    from clearhead.look.views.steps import attention_steps
     from clearhead.nn import attention
 
     words = [word for word, _ in SENTENCE]

@@ -94,6 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str], debug: bool) -> int:
     try:
+        arguments = _with_plugin_verb(arguments)
         code = app(args=arguments, prog_name="clearhead", standalone_mode=False)
         sys.stdout.flush()
         return _fail("stopped", arguments, code, debug=False) if code == INTERRUPTED else int(code or 0)
@@ -109,6 +110,18 @@ def _run(arguments: list[str], debug: bool) -> int:
     except Exception as error:
         sentence = f"unexpected {type(error).__name__}: {error}"
         return _fail(sentence + ("" if debug else " (--debug shows where)"), arguments, code=1, debug=debug)
+
+
+def _with_plugin_verb(arguments: list[str]) -> list[str]:
+    """`clearhead sort MODEL …` as `clearhead predict MODEL …`, where a task from outside the package has that verb."""
+    known = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    if not arguments or arguments[0].startswith("-") or arguments[0] in known:
+        return arguments
+    from clearhead.tasks import TASKS
+
+    outside = [name for name in TASKS.names() if name not in TASKS.builtin()]
+    is_verb = any(TASKS[name].predictor.verb == arguments[0] for name in outside)
+    return ["predict", *arguments[1:]] if is_verb else arguments
 
 
 def _usage(error: typer.TyperException) -> str:

@@ -1,14 +1,106 @@
-"""Looking inside: what a model computes on the way to its answer. Each idea is a module of its own.
+"""Looking inside models: everything that a model computes on the way to its answer.
 
-look            what `Model.look` gives: tokens, weights, scores, queries, keys, values, states, probabilities
-capture         named probes on any model: `with capture(model, "decoder.*.cross.weights") as seen`
-probes          everything in a model that can be seen, by name
-see, writing    from a model and an example to a look: of a text that is there, or while it is written
-foreign         the same of torch's and transformers' models
-steps           one query's attention step by step; beams: the tree of a beam search
-rollout, flow   attention through all layers; relevance and gradients: what the answer depends on
-interventions   parts switched off, averaged or patched; effects and importance: what that changes
-cells, induction, lens, positions, patches, words, scaling      what single parts have learned
-history         the attention of one example at every evaluation of a run
-figures, terminal, html, widgets                                all of it to be looked at
+probes            named probes, and `capture` for any tensor of any layer
+attention         weights and scores of one attention call by the explicit equation; lstm: cell states
+inputs            `PreparedInput`: one item as a network reads it
+build, generation from a network and an input to a `Look`, of a given text or during generation
+attention_log     the attention of one example at each evaluation of a training
+look, record      `Look`: tokens, weights, scores, queries, keys, values, hidden states; its data and file format
+foreign           the same for torch and transformers modules
+interventions     switch off, average or patch parts of a model; effects: what that changes
+view, views/      `VIEWS`: one file per view, with its analysis, JSON, figure and terminal output
+beams, units      the tree of a beam search; units and directions that follow a feature of the text
+render/           figures, terminal output, HTML pages, notebook widgets
+
+The names below can be imported from `clearhead.look`; they load what they need (torch) when they are first used.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clearhead.look.beams import BeamTree
+    from clearhead.look.effects import trace
+    from clearhead.look.foreign import look_at
+    from clearhead.look.interventions import heads_off, layers_off, mask_off, patched, positions_off, scale_off
+    from clearhead.look.look import Look
+    from clearhead.look.probes import capture
+    from clearhead.look.record import AttentionRecord, LookRecord
+    from clearhead.look.render.figure import COLUMN, PAGE, SLIDE, Figure
+    from clearhead.look.render.matrix import heatmap
+    from clearhead.look.render.terminal import head_labels, show_bars, show_heads, show_matrix
+    from clearhead.look.render.text import coloured_text
+    from clearhead.look.view import VIEWS, LookView, Model, View, ViewOptions, show
+
+_MODULES = {
+    "AttentionRecord": "record",
+    "BeamTree": "beams",
+    "COLUMN": "render.figure",
+    "Figure": "render.figure",
+    "Look": "look",
+    "LookRecord": "record",
+    "LookView": "view",
+    "Model": "view",
+    "PAGE": "render.figure",
+    "SLIDE": "render.figure",
+    "VIEWS": "view",
+    "View": "view",
+    "ViewOptions": "view",
+    "capture": "probes",
+    "coloured_text": "render.text",
+    "head_labels": "render.terminal",
+    "heads_off": "interventions",
+    "heatmap": "render.matrix",
+    "layers_off": "interventions",
+    "look_at": "foreign",
+    "mask_off": "interventions",
+    "patched": "interventions",
+    "positions_off": "interventions",
+    "scale_off": "interventions",
+    "show": "view",
+    "show_bars": "render.terminal",
+    "show_heads": "render.terminal",
+    "show_matrix": "render.terminal",
+    "trace": "effects",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+__all__ = [
+    "COLUMN",
+    "PAGE",
+    "SLIDE",
+    "VIEWS",
+    "AttentionRecord",
+    "BeamTree",
+    "Figure",
+    "Look",
+    "LookRecord",
+    "LookView",
+    "Model",
+    "View",
+    "ViewOptions",
+    "capture",
+    "coloured_text",
+    "head_labels",
+    "heads_off",
+    "heatmap",
+    "layers_off",
+    "look_at",
+    "mask_off",
+    "patched",
+    "positions_off",
+    "scale_off",
+    "show",
+    "show_bars",
+    "show_heads",
+    "show_matrix",
+    "trace",
+]

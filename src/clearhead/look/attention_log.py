@@ -3,8 +3,8 @@
 RUN/attention/step-00000500.safetensors     decoder.1.cross (H, T, S) in float16, and so on for every layer;
                                             the metadata holds the token strings at the edges of each kind
 
-The weights are those of the explicit equation, for a text of at most `MAX_TOKENS` tokens. Nothing random is used, and
-the same model gives the same bytes.
+The weights are those of the explicit equation, for a text of at most `inputs.MAX_LOGGED` tokens. Nothing random is
+used, and the same model gives the same bytes.
 
     H heads, T queries, S keys
 """
@@ -23,7 +23,6 @@ from clearhead.look.build import computed
 from clearhead.look.inputs import Edges, PreparedInput
 from clearhead.look.probes import probes
 
-MAX_TOKENS = 48  # of a text
 MAX_PATCHES = 65  # tokens of an image: 8 × 8 patches after a class token
 
 

@@ -11,16 +11,18 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from clearhead.look.capture import capture
 from clearhead.look.inputs import PreparedInput
-from clearhead.look.look import TENSORS, Attended, Look
-from clearhead.look.probes import probes
+from clearhead.look.look import Look
+from clearhead.look.probes import capture, probes
+from clearhead.look.record import TENSORS, AttentionRecord
 from clearhead.nn.attention import share_heads
 
 Answer = Callable[[Tensor], str]  # logits (T, V) or (V,) -> the answer as people read it
 
 
-def look_at(network: nn.Module, prepared: PreparedInput, answer: Answer, *, model: str = "", task: str = "") -> Look:
+def compute_look(
+    network: nn.Module, prepared: PreparedInput, answer: Answer, *, model: str = "", task: str = ""
+) -> Look:
     """Run a network on one input and keep everything it computes; `model` and `task` are names."""
     seen = computed(network, prepared.inputs, *look_probes(network))
     seen = {name: tensor[0].cpu() for name, tensor in seen.items()}
@@ -87,13 +89,13 @@ def kinds(names: Sequence[str] | dict[str, Tensor]) -> list[str]:
     return list(dict.fromkeys(f"{stack}.{part}" for stack, _, part, _ in found))
 
 
-def attended(seen: dict[str, Tensor], kind: str, rows: Sequence[str], columns: Sequence[str]) -> Attended:
+def attended(seen: dict[str, Tensor], kind: str, rows: Sequence[str], columns: Sequence[str]) -> AttentionRecord:
     """One kind of attention in all layers, from the probes of one input."""
     stack, part = kind.split(".")
     layers = {name: layers_of(seen, stack, f"{part}.{name}") for name in ("visible", *TENSORS)}
     heads = len(layers["weights"][0])
     visible = layers["visible"][0]  # (T, S), the same in every layer
-    return Attended(
+    return AttentionRecord(
         rows=list(rows),
         columns=list(columns),
         causal=kind == "decoder.self" and not visible.triu(1).any(),

@@ -1,4 +1,4 @@
-"""Principal components: the few directions in which a cloud of vectors is spread most.
+"""Principal components: the directions of largest variance of a set of vectors.
 
 N vectors, D size, K components
 """
@@ -15,26 +15,26 @@ from clearhead.errors import ShapeError
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """Directions at right angles to each other, the one with the most spread first."""
+    """Orthogonal directions, the one of largest variance first."""
 
     mean: Tensor  # (D,)
     directions: Tensor  # (K, D), each of length 1
-    shares: Tensor  # (K,): how much of all the spread each one has
+    shares: Tensor  # (K,): of the variance
 
     def project(self, vectors: Tensor) -> Tensor:
-        """(N, D) -> (N, K): where each vector lies along each direction."""
+        """(N, D) -> (N, K): the coordinates along the directions."""
         return (vectors - self.mean) @ self.directions.T
 
 
 def principal_components(vectors: Tensor, count: int) -> Components:
-    """vectors (N, D) -> their first components; the largest number of each direction is positive."""
+    """vectors (N, D) -> their first components; the largest entry of each direction is positive."""
     most = min(vectors.shape)
     if not 1 <= count <= most:
         raise ShapeError(f"{count} principal components of {tuple(vectors.shape)} numbers; choose from 1 to {most}")
     vectors = vectors.detach().double()
     mean = vectors.mean(0)
-    _, spread, directions = torch.linalg.svd(vectors - mean, full_matrices=False)  # (most,), (most, D)
+    _, singular, directions = torch.linalg.svd(vectors - mean, full_matrices=False)  # (most,), (most, D)
     largest = directions.abs().argmax(-1, keepdim=True)
     directions = directions * directions.gather(-1, largest).sign()
-    shares = spread**2 / (spread**2).sum().clamp(min=torch.finfo(spread.dtype).tiny)
+    shares = singular**2 / (singular**2).sum().clamp(min=torch.finfo(singular.dtype).tiny)
     return Components(mean, directions[:count], shares[:count])

@@ -1,9 +1,9 @@
-"""What interventions change: in the answers of a model, and in its loss.
+"""The effects of interventions on the answers of a model and on its loss.
 
     found = effects(model, (source, target), {"no head 1": lambda: heads_off(model, "encoder.2.self", [1])}, answers)
     found.each[0].change                   # how much the loss rises without it
 
-and, state by state, what another input's states bring back of its answer (`trace`).
+and activation patching, state by state: how much of another input's answer its states bring back (`trace`).
 
     B batch, T tokens, V vocabulary or labels, L states
 """
@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.look.capture import capture
 from clearhead.look.interventions import patched
-from clearhead.look.storing import rounded
+from clearhead.look.probes import capture
+from clearhead.look.serialize import rounded
 
 Intervention = Callable[[], AbstractContextManager[None]]
 Measure = Callable[[Tensor], Tensor]  # logits (B, T, V) or (B, V) -> one number
@@ -29,18 +29,18 @@ Measure = Callable[[Tensor], Tensor]  # logits (B, T, V) or (B, V) -> one number
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """What one intervention did."""
+    """The effect of one intervention."""
 
     name: str
     logits: Tensor  # (B, T, V) or (B, V), with it
-    divergence: Tensor  # (B, T) or (B,): KL(p before || p with it), in nats
-    flipped: float  # share of the likeliest answers that became others
-    change: float | None  # of the loss, where the right answers are known
+    divergence: Tensor  # (B, T) or (B,): KL(p without it || p with it), in nats
+    flipped: float  # share of the likeliest answers that changed
+    change: float | None  # of the loss, if the right answers are known
 
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """A model as it is, and what each intervention did to it."""
+    """The answers of a model without interventions, and the effect of each."""
 
     logits: Tensor  # (B, T, V) or (B, V)
     loss: float | None
@@ -62,7 +62,7 @@ def effects(
     interventions: Mapping[str, Intervention],
     answers: Tensor | None = None,
 ) -> Effects:
-    """Call the model as it is and under each intervention; `answers` (B, T) or (B,), -100 where none is asked for."""
+    """Call the model without and with each intervention; `answers` (B, T) or (B,), -100 where there is none."""
     before = model(*inputs)
     loss = _loss(before, answers)
     return Effects(
@@ -104,20 +104,19 @@ def _loss(logits: Tensor, answers: Tensor | None) -> float | None:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """How far each state of a donor, at each token, brings its answer back."""
+    """How far each state of a donor, at each token, brings back the donor's answer."""
 
     states: list[str]  # L names
-    values: Tensor  # (L, T): the measure when this one state is the donor's
+    values: Tensor  # (L, T): the measure with this one state of the donor
     own: float  # the measure without any patch
-    donor: float  # the measure of the donor itself
+    donor: float  # the measure of the donor
 
     @property
     def recovered(self) -> Tensor:
-        """(L, T): 0 = as without the patch, 1 = all of the way to the donor's answer."""
+        """(L, T): 0 = no effect, 1 = the answer of the donor."""
         return (self.values - self.own) / (self.donor - self.own)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain lists."""
         return {
             "format": "clearhead-trace-1",
             "states": self.states,
@@ -131,7 +130,7 @@ class Trace:
 def trace(
     model: nn.Module, inputs: Sequence[Tensor], donor: Sequence[Tensor], measure: Measure, states: str = "*.hidden"
 ) -> Trace:
-    """Patch the states of a donor, an input with as many tokens, one by one into the run of another input."""
+    """Patch the states of a donor, an input of equal length, one by one into the run of another input."""
     with capture(model, states) as theirs:
         answer = float(measure(model(*donor)))
     rows = []

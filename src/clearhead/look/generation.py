@@ -21,10 +21,9 @@ from torch import Tensor
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.errors import ProbeError
 from clearhead.look.build import build_look, evaluating, look_probes
-from clearhead.look.capture import capture
 from clearhead.look.inputs import PreparedInput
 from clearhead.look.look import Look
-from clearhead.look.probes import stacks
+from clearhead.look.probes import capture, stacks
 from clearhead.nn import Decoder, Encoder, Explicit, Mask, MultiHeadAttention
 
 Piece = dict[str, Tensor]  # what one row computed in one step, by probe; no batch axis

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+MAX_LOGGED = 48  # tokens of the text whose attention is logged during training
+
 TokenStrings = Sequence[str]
 Edges = tuple[TokenStrings, TokenStrings]  # a string for each query, and one for each key
 

@@ -1,18 +1,18 @@
-"""Interventions: change one thing inside a model, and see what it was good for.
+"""Interventions: change one thing inside a model, to measure its effect.
 
     with heads_off(model, "encoder.2.self", heads=[1]):
-        model(source, target)                      # as if head 1 of layer 2 wrote nothing
-    model(source, target)                          # as always
+        model(source, target)                      # the output of head 1 of layer 2 is zero
+    model(source, target)                          # as usual
 
-Each is a context manager made of hooks: while it is open the model computes something else, and afterwards, whatever
-happens, it is as it was. Several can be open at once. Layers are named as in `probes.py`, and `*` stands for any.
+Each is a context manager made of hooks, which are always removed. Several can be open at once. Layers are named as in
+`probes.py`, and `*` matches any.
 
-    heads       heads_off, heads_averaged, heads_even       write nothing; the same for every token; look everywhere
-    layers      layers_off, layers_averaged                 pass on what they read; add the same to every token
-    tokens      tokens_hidden, tokens_averaged              cannot be looked at; are as all tokens are on average
-    positions   positions_off, positions_averaged           no order; at the input the same for every token
-    the rest    mask_off, scale_off                         see also what comes after; no 1 / √d_k
-    patching    patched                                     a state of another input in the place of this one's
+    heads       heads_off, heads_averaged, heads_even       output zero; the mean over tokens; uniform weights
+    layers      layers_off, layers_averaged                 identity; add the mean over tokens
+    tokens      tokens_hidden, tokens_averaged              masked as keys; replaced by the mean over tokens
+    positions   positions_off, positions_averaged           removed; at the input the mean over positions
+    the rest    mask_off, scale_off                         no causal mask; no 1 / √d_k
+    patching    patched                                     a state of another input
 
     B batch, H heads, T tokens, S keys, D width
 """
@@ -28,9 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, ShapeError
-from clearhead.look.capture import choose
-from clearhead.look.look import span
-from clearhead.look.probes import Probe, probes
+from clearhead.look.probes import Probe, choose, probes
+from clearhead.look.record import span
 from clearhead.nn import (
     Explicit,
     Fused,
@@ -42,9 +41,9 @@ from clearhead.nn import (
 from clearhead.nn.scores import scaled_dot
 
 Kernel = Fused | Explicit
-Mixed = Callable[[Tensor, tuple[Any, ...]], Tensor]  # what heads wrote (B, H, T, V), what their kernel read -> instead
-Given = Callable[[tuple[Any, ...]], tuple[Any, ...]]  # what a module is given -> instead
-Gave = Callable[[Tensor, tuple[Any, ...]], Tensor]  # what a module gave, what it was given -> instead
+ChangeHeads = Callable[[Tensor, tuple[Any, ...]], Tensor]  # output of heads (B, H, T, V), kernel inputs -> new output
+ChangeInputs = Callable[[tuple[Any, ...]], tuple[Any, ...]]  # inputs of a module -> new inputs
+ChangeOutput = Callable[[Tensor, tuple[Any, ...]], Tensor]  # output of a module, its inputs -> new output
 
 
 # --- heads ---
@@ -52,45 +51,45 @@ Gave = Callable[[Tensor, tuple[Any, ...]], Tensor]  # what a module gave, what i
 
 @contextmanager
 def heads_off(model: nn.Module, layers: str, heads: Sequence[int] | None = None) -> Iterator[None]:
-    """Some heads, or all, of the layers `encoder.2.self`, `decoder.*.cross`, … write nothing."""
-    with _rewritten(model, layers, heads, lambda mixed, _: torch.zeros_like(mixed)):
+    """The output of some heads, or all, of the layers `encoder.2.self`, `decoder.*.cross`, … is zero."""
+    with _changed_heads(model, layers, heads, lambda mixed, _: torch.zeros_like(mixed)):
         yield
 
 
 @contextmanager
 def heads_averaged(model: nn.Module, layers: str, heads: Sequence[int] | None = None) -> Iterator[None]:
-    """They write for every token what they write on average: what is left is nothing about any one of them."""
-    with _rewritten(model, layers, heads, lambda mixed, _: mixed.mean((0, 2), keepdim=True).expand_as(mixed)):
+    """The output of the heads is its mean over tokens, which says nothing about any single token."""
+    with _changed_heads(model, layers, heads, lambda mixed, _: mixed.mean((0, 2), keepdim=True).expand_as(mixed)):
         yield
 
 
 @contextmanager
 def heads_even(model: nn.Module, layers: str, heads: Sequence[int] | None = None) -> Iterator[None]:
-    """They look at every key that they may see alike, and write the mean of the values."""
-    with _rewritten(model, layers, heads, _even):
+    """The heads look at all visible keys alike: their output is the mean of the values."""
+    with _changed_heads(model, layers, heads, _even):
         yield
 
 
-def _even(_mixed: Tensor, given: tuple[Any, ...]) -> Tensor:
-    q, k, v, mask, offset, _bias = given
-    alike = Explicit(score=lambda q, k: q.new_zeros(*q.shape[:-1], k.size(-2)))
-    even: Tensor = alike(q, k, v, mask, offset, None)
+def _even(_mixed: Tensor, inputs: tuple[Any, ...]) -> Tensor:
+    q, k, v, mask, offset, _bias = inputs
+    uniform = Explicit(score=lambda q, k: q.new_zeros(*q.shape[:-1], k.size(-2)))
+    even: Tensor = uniform(q, k, v, mask, offset, None)
     return even
 
 
 @contextmanager
-def _rewritten(model: nn.Module, layers: str, heads: Sequence[int] | None, instead: Mixed) -> Iterator[None]:
-    """Some heads of some layers write something else."""
-    with ExitStack() as open_hooks:
+def _changed_heads(model: nn.Module, layers: str, heads: Sequence[int] | None, change: ChangeHeads) -> Iterator[None]:
+    """Change the output of some heads of some layers."""
+    with ExitStack() as hooks:
         for name, (kernel, count) in attention_layers(model, layers).items():
             chosen = _chosen(name, heads, count)
-            open_hooks.enter_context(_gives(kernel, _for_some(chosen, instead)))
+            hooks.enter_context(_changed_output(kernel, _for_some(chosen, change)))
         yield
 
 
-def _for_some(chosen: Tensor, instead: Mixed) -> Gave:
-    """`instead` for the chosen heads (H, 1, 1), and for the others what they wrote."""
-    return lambda mixed, given: torch.where(chosen.to(mixed.device), instead(mixed, given), mixed)
+def _for_some(chosen: Tensor, change: ChangeHeads) -> ChangeOutput:
+    """Change the chosen heads (H, 1, 1) only."""
+    return lambda mixed, inputs: torch.where(chosen.to(mixed.device), change(mixed, inputs), mixed)
 
 
 def _chosen(name: str, heads: Sequence[int] | None, count: int) -> Tensor:
@@ -98,12 +97,12 @@ def _chosen(name: str, heads: Sequence[int] | None, count: int) -> Tensor:
     for head in heads or []:
         if not 0 <= head < count:
             raise ProbeError(f"{name} has no head {head}; choose from {span(count)}")
-    wanted = range(count) if heads is None else heads
-    return torch.tensor([head in wanted for head in range(count)]).view(-1, 1, 1)
+    selected = range(count) if heads is None else heads
+    return torch.tensor([head in selected for head in range(count)]).view(-1, 1, 1)
 
 
 def attention_layers(model: nn.Module, layers: str = "*") -> dict[str, tuple[Kernel, int]]:
-    """The attention layers that a pattern names, `encoder.2.self` and so on: the kernel of each and its heads."""
+    """The attention layers that match a pattern such as `encoder.2.self`: the kernel and the heads of each."""
     found = choose(probes(model), [f"{layers}.mixed"])
     fixed = [name for name, probe in found.items() if not isinstance(probe.module, Fused | Explicit)]
     if fixed:
@@ -123,22 +122,22 @@ def _kernel(probe: Probe) -> tuple[Kernel, int]:
 
 @contextmanager
 def layers_off(model: nn.Module, layers: str) -> Iterator[None]:
-    """The blocks `encoder.2`, `decoder.*`, … pass on what they read."""
-    with _each_block_gives(model, layers, lambda _wrote, given: given[0]):
+    """The blocks `encoder.2`, `decoder.*`, … return their input."""
+    with _changed_blocks(model, layers, lambda _output, inputs: inputs[0]):
         yield
 
 
 @contextmanager
 def layers_averaged(model: nn.Module, layers: str) -> Iterator[None]:
-    """They add to every token what they add on average."""
-    with _each_block_gives(model, layers, _add_the_mean):
+    """The blocks add the same vector to every token: the mean of what they add."""
+    with _changed_blocks(model, layers, _add_mean):
         yield
 
 
-def _add_the_mean(wrote: Tensor, given: tuple[Any, ...]) -> Tensor:
-    added = (wrote - given[0]).mean((0, 1), keepdim=True)
-    instead: Tensor = given[0] + added
-    return instead
+def _add_mean(output: Tensor, inputs: tuple[Any, ...]) -> Tensor:
+    added = (output - inputs[0]).mean((0, 1), keepdim=True)
+    changed: Tensor = inputs[0] + added
+    return changed
 
 
 # --- tokens ---
@@ -148,26 +147,26 @@ def _add_the_mean(wrote: Tensor, given: tuple[Any, ...]) -> Tensor:
 def tokens_hidden(model: nn.Module, layers: str, tokens: Sequence[int]) -> Iterator[None]:
     """No query of the attention layers `encoder.*.self`, … sees these keys."""
 
-    def hide(given: tuple[Any, ...]) -> tuple[Any, ...]:
-        q, k, v, mask, *rest = given
+    def hide(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        q, k, v, mask, *rest = inputs
         shown = torch.ones(1, k.size(-2), dtype=torch.bool, device=k.device)
         shown[:, _existing(tokens, k.size(-2))] = False
         return q, k, v, mask & shown, *rest
 
-    with _each_kernel_reads(model, layers, hide):
+    with _changed_kernel_inputs(model, layers, hide):
         yield
 
 
 @contextmanager
 def tokens_averaged(model: nn.Module, state: str, tokens: Sequence[int]) -> Iterator[None]:
-    """In a state `encoder.embedded`, `decoder.1.hidden`, … these tokens are what all tokens are on average."""
+    """In a state `encoder.embedded`, `decoder.1.hidden`, … these tokens are replaced by the mean of all tokens."""
 
-    def average(wrote: Tensor) -> Tensor:
-        instead = wrote.clone()
-        instead[:, _existing(tokens, wrote.size(1))] = wrote.mean(1, keepdim=True)
-        return instead
+    def average(state: Tensor) -> Tensor:
+        changed = state.clone()
+        changed[:, _existing(tokens, state.size(1))] = state.mean(1, keepdim=True)
+        return changed
 
-    with _each_state(model, state, average):
+    with _changed_states(model, state, average):
         yield
 
 
@@ -176,14 +175,14 @@ def tokens_averaged(model: nn.Module, state: str, tokens: Sequence[int]) -> Iter
 
 @contextmanager
 def mask_off(model: nn.Module, layers: str = "*") -> Iterator[None]:
-    """Every query sees the whole sequence, also what comes after it; padding stays hidden."""
+    """Every query sees the whole sequence, also later positions; padding stays hidden."""
 
-    def open_up(given: tuple[Any, ...]) -> tuple[Any, ...]:
-        q, k, v, mask, *rest = given
+    def unmask(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        q, k, v, mask, *rest = inputs
         same_for_all = mask.table is not None and mask.table.size(-2) == 1
         return q, k, v, Mask(table=mask.table if same_for_all else None), *rest
 
-    with _each_kernel_reads(model, layers, open_up):
+    with _changed_kernel_inputs(model, layers, unmask):
         yield
 
 
@@ -194,17 +193,17 @@ def scale_off(model: nn.Module, layers: str = "*") -> Iterator[None]:
         if kernel.score is not scaled_dot:
             raise ProbeError(f"{name} has no scale to switch off: its score is not the scaled dot product")
 
-    def unscale(given: tuple[Any, ...]) -> tuple[Any, ...]:
-        q, *rest = given
+    def unscale(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        q, *rest = inputs
         return q * math.sqrt(q.size(-1)), *rest
 
-    with _each_kernel_reads(model, layers, unscale):
+    with _changed_kernel_inputs(model, layers, unscale):
         yield
 
 
 @contextmanager
 def positions_off(model: nn.Module) -> Iterator[None]:
-    """The order of the tokens is left out, at the input and inside the heads."""
+    """Positions are removed, at the input and inside the heads."""
     with ExitStack() as parts:
         for part in _input_positions(model):
             parts.enter_context(part.changed(torch.zeros_like))
@@ -219,7 +218,7 @@ def positions_averaged(model: nn.Module) -> Iterator[None]:
     """At the input every token gets the mean of the position vectors."""
     found = _input_positions(model)
     if not found:
-        raise ProbeError("this model has no position vectors at its input to average; positions_off leaves order out")
+        raise ProbeError("this model has no position vectors at its input to average; positions_off removes positions")
     with ExitStack() as parts:
         for part in found:
             parts.enter_context(part.changed(lambda vectors: vectors.mean(-2, keepdim=True).expand_as(vectors)))
@@ -232,13 +231,13 @@ def _input_positions(model: nn.Module) -> list[InputPositions]:
 
 @contextmanager
 def _swapped(module: nn.Module, name: str, part: Any) -> Iterator[None]:
-    """A module with another part."""
-    own = getattr(module, name)
+    """Replace an attribute of a module."""
+    original = getattr(module, name)
     setattr(module, name, part)
     try:
         yield
     finally:
-        setattr(module, name, own)
+        setattr(module, name, original)
 
 
 # --- patching ---
@@ -246,10 +245,10 @@ def _swapped(module: nn.Module, name: str, part: Any) -> Iterator[None]:
 
 @contextmanager
 def patched(model: nn.Module, state: str, value: Tensor, tokens: Sequence[int] | None = None) -> Iterator[None]:
-    """Put a state of another run, (B, T, D) as `capture` gave it, in the place of this one's; or some tokens of it.
+    """Replace a state by that of another run, (B, T, D) as `capture` recorded it; or only some tokens of it.
 
-    It can be what a block reads or writes (`encoder.embedded`, `encoder.2.hidden`), what a part of it writes
-    (`encoder.2.self.output`, `encoder.2.feed_forward.output`), or the units inside (`encoder.2.feed_forward.inner`).
+    It can be the input or output of a block (`encoder.embedded`, `encoder.2.hidden`), the output of a sublayer
+    (`encoder.2.self.output`, `encoder.2.feed_forward.output`), or its inner units (`encoder.2.feed_forward.inner`).
     """
 
     def put(own: Tensor) -> Tensor:
@@ -261,7 +260,7 @@ def patched(model: nn.Module, state: str, value: Tensor, tokens: Sequence[int] |
         taken[range(own.size(1)) if tokens is None else _existing(tokens, own.size(1))] = True
         return torch.where(taken, value.to(own), own)
 
-    with _each_state(model, state, put):
+    with _changed_states(model, state, put):
         yield
 
 
@@ -274,53 +273,52 @@ def _existing(tokens: Sequence[int], count: int) -> list[int]:
 
 # --- hooks ---
 
-READ = (".embedded", ".feed_forward.inner")  # states that are seen where they are read
-WRITTEN = (".hidden", ".output")  # states that are seen where they are written
+INPUTS = (".embedded", ".feed_forward.inner")  # states that are the input of a module
+OUTPUTS = (".hidden", ".output")  # states that are the output of a module
 
 
 @contextmanager
-def _each_state(model: nn.Module, pattern: str, instead: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """What a state is becomes something else, wherever the pattern names one."""
+def _changed_states(model: nn.Module, pattern: str, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Change every state that matches the pattern."""
     with ExitStack() as hooks:
         for name, module in _states(model, pattern).items():
-            if name.endswith(READ):
-                hooks.enter_context(_reads(module, lambda given: (instead(given[0]), *given[1:])))
+            if name.endswith(INPUTS):
+                hooks.enter_context(_changed_inputs(module, lambda inputs: (change(inputs[0]), *inputs[1:])))
             else:
-                hooks.enter_context(_gives(module, lambda wrote, _: instead(wrote)))
+                hooks.enter_context(_changed_output(module, lambda output, _: change(output)))
         yield
 
 
 @contextmanager
-def _each_block_gives(model: nn.Module, layers: str, instead: Gave) -> Iterator[None]:
+def _changed_blocks(model: nn.Module, layers: str, change: ChangeOutput) -> Iterator[None]:
     with ExitStack() as hooks:
         for block in _states(model, f"{layers}.hidden").values():
-            hooks.enter_context(_gives(block, instead))
+            hooks.enter_context(_changed_output(block, change))
         yield
 
 
 def _states(model: nn.Module, pattern: str) -> dict[str, nn.Module]:
-    """The states that a pattern names, and the module that reads or writes each."""
+    """The states that match a pattern, and the module whose input or output each is."""
     found = {name: probe.module for name, probe in choose(probes(model), [pattern]).items()}
     for name in found:
-        if ".cell." in name or not name.endswith(READ + WRITTEN):
+        if ".cell." in name or not name.endswith(INPUTS + OUTPUTS):
             raise ProbeError(
-                f"{name} cannot be changed; choose a state of a block that ends in {', '.join(READ + WRITTEN)}"
+                f"{name} cannot be changed; choose a state of a block that ends in {', '.join(INPUTS + OUTPUTS)}"
             )
     return found
 
 
 @contextmanager
-def _each_kernel_reads(model: nn.Module, layers: str, instead: Given) -> Iterator[None]:
+def _changed_kernel_inputs(model: nn.Module, layers: str, change: ChangeInputs) -> Iterator[None]:
     with ExitStack() as hooks:
         for kernel, _ in attention_layers(model, layers).values():
-            hooks.enter_context(_reads(kernel, instead))
+            hooks.enter_context(_changed_inputs(kernel, change))
         yield
 
 
 @contextmanager
-def _gives(module: nn.Module, instead: Gave) -> Iterator[None]:
-    """A module gives something else than it computed."""
-    hook = module.register_forward_hook(lambda _, given, gave: instead(gave, given))
+def _changed_output(module: nn.Module, change: ChangeOutput) -> Iterator[None]:
+    hook = module.register_forward_hook(lambda _, inputs, output: change(output, inputs))
     try:
         yield
     finally:
@@ -328,9 +326,8 @@ def _gives(module: nn.Module, instead: Gave) -> Iterator[None]:
 
 
 @contextmanager
-def _reads(module: nn.Module, instead: Given) -> Iterator[None]:
-    """A module computes with something else than it was given."""
-    hook = module.register_forward_pre_hook(lambda _, given: instead(given))
+def _changed_inputs(module: nn.Module, change: ChangeInputs) -> Iterator[None]:
+    hook = module.register_forward_pre_hook(lambda _, inputs: change(inputs))
     try:
         yield
     finally:

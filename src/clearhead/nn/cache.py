@@ -46,7 +46,7 @@ class Cache(ABC):
 class NoCache(Cache):
     """Stores nothing: the whole sequence is read in one call."""
 
-    def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:  # noqa: ARG002
+    def extend(self, queries: int, project: Callable[[], KeysValues]) -> KeysValues:
         return project()
 
     def reorder(self, rows: Tensor) -> None:

@@ -24,7 +24,7 @@ itself in `at_input` or `in_heads`, and is registered under the name that `model
         def bias(self, queries, keys): ...                     # positions (T,), (S,) -> (H, T, S)
 """
 
-# ruff: noqa: ARG002, ARG003 - what a scheme does not do is a method that does nothing
+# ruff: noqa: ARG003 - what a scheme does not do is a method that does nothing
 from __future__ import annotations
 
 import math

@@ -90,7 +90,7 @@ async def embeddings(body: EmbeddingRequest, request: Request, service: ServiceD
     served = service.get(body.model)
     if served.model.reads == "image":
         raise RequestError(
-            400, "wrong_model", f"{served.name} is a model for {served.task}: it has no vectors of texts"
+            400, "wrong_model", f"{served.name} is {served.model.description}: it has no vectors of texts"
         )
     rows = await read_prompts(body.input, served)
     vectors = await answers(request, served.embed(rows), served.limits.seconds)

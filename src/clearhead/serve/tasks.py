@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Annotated, Any, Literal
 
@@ -12,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from clearhead.decode import Settings
 from clearhead.errors import ConfigError
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
-from clearhead.serve.prompts import encode
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.schemas import ModelName, RequestBody, ServiceDep, check_texts
 from clearhead.serve.uploads import Base64OrBytes, ImageBody, decode_image, json_or_form, upload_schema
@@ -285,7 +285,7 @@ async def look(
     served = service.get(body.model)
     item = await _read_input(served, body.text, body.image)
     if isinstance(item, str):
-        await _check_look_length([item, body.target or ""], served)
+        await _check_look_length(item, body.target, served)
     settings = {} if body.max_tokens is None else {"max_tokens": body.max_tokens}
 
     def compute() -> bytes:
@@ -296,9 +296,11 @@ async def look(
     return Response(content, media_type="application/json")
 
 
-async def _check_look_length(texts: list[str], served: ServedModel) -> None:
+async def _check_look_length(text: str, target: str | None, served: ServedModel) -> None:
     """Refuse texts whose attention weights would make a response of many megabytes."""
-    most = served.limits.seen
-    for row in await encode(texts, served):
-        if len(row) > most:
-            raise RequestError(400, "too_long", f"the text has {len(row)} tokens; the limit for looking is {most}")
+    texts, most = [text, *([] if target is None else [target])], served.limits.seen
+    check_texts(texts, served.limits)
+    for each in texts:
+        count = await asyncio.to_thread(served.model.token_count, each)
+        if count > most:
+            raise RequestError(400, "too_long", f"the text has {count} tokens; the limit for looking is {most}")

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from clearhead.look.html import FOLDER as VIEWS
+from clearhead.look.render.html import FOLDER as VIEWS
 from clearhead.serve.app import create_app
 from clearhead.serve.registry import Service
 from clearhead.serve.security import Access

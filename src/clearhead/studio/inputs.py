@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Request
 from pydantic import Field
 
-from clearhead.look.html import plain
+from clearhead.look.render.html import finite
 from clearhead.serve.errors import RequestError
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.schemas import ModelName, RequestBody
@@ -38,7 +38,7 @@ async def read_input(body: InputBody, served: ServedModel) -> Any:
     if len(body.text) > limits.characters:
         message = f"the text has {len(body.text):,} characters; the limit is {limits.characters:,}"
         raise RequestError(400, "too_long", message)
-    count = len(served.model.tokenizer.encode(body.text))
+    count = served.model.token_count(body.text)
     if count > limits.seen:
         message = f"the text has {count:,} tokens; the limit is {limits.seen:,}: shorten it"
         raise RequestError(400, "too_long", message)
@@ -64,4 +64,4 @@ def limit_tokens(served: ServedModel, item: Any, max_tokens: int) -> int:
 async def compute_json(request: Request, served: ServedModel, compute: Callable[[], Any]) -> Any:
     """Return what is computed in the model's thread, with numbers that JSON can hold."""
     [found] = await answers(request, served.call(compute), served.limits.seconds)
-    return plain(found)
+    return finite(found)

@@ -17,7 +17,7 @@ from fastapi import APIRouter
 
 from clearhead.decode.beam import beam_search
 from clearhead.decode.logits import sample
-from clearhead.look.rollout import rollout
+from clearhead.look.views.rollout import rollout
 from clearhead.models.word_vectors import analogy
 from clearhead.nn.attention import MultiHeadAttention, attention
 from clearhead.nn.block import DecoderBlock, EncoderBlock

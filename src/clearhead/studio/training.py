@@ -10,8 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
 from clearhead.data.readers import READERS
-from clearhead.look.attention_log import read_attention
-from clearhead.look.history import FORMAT, read_history
+from clearhead.look.views.history import FORMAT, read_history
 from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.schemas import RequestBody, ServiceDep
@@ -83,7 +82,7 @@ def attention(name: Name, runs: RunsDep) -> Document:
     folder = runs.attention(name)
     if not any(folder.glob("step-*.safetensors")):
         return {"format": FORMAT, "steps": [], "attention": {}}
-    return read_history(folder, read_attention).to_json()
+    return read_history(folder).to_json()
 
 
 @router.post("/runs/{name}/use")

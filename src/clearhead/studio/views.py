@@ -9,14 +9,12 @@ import torch
 from fastapi import APIRouter, Request
 from pydantic import Field
 
-from clearhead.decode import Settings
-from clearhead.look.beams import BeamTree, beam_tree
-from clearhead.look.cells import cells, rank_units, windows
-from clearhead.look.inputs import display_token
 from clearhead.look.look import Look
-from clearhead.look.patches import patch_components
-from clearhead.look.positions import Positions, positions
-from clearhead.look.words import and_neighbours, word_map
+from clearhead.look.units import rank_units, windows
+from clearhead.look.views.cells import cells
+from clearhead.look.views.patches import patch_components
+from clearhead.look.views.positions import Positions, positions
+from clearhead.look.views.words import with_neighbours, word_map
 from clearhead.nn import SinusoidalPositions
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.registry import ServedModel
@@ -126,17 +124,10 @@ def beam_document(served: ServedModel, item: Any, beam_width: int, max_tokens: i
     """Return the tree with `texts`, the text at each node; `max_tokens` limits what a language model adds."""
     model, prepared = served.model, served.model.prepare(item)
     longest = max_tokens if continues_text(served) else prepared.max_tokens
-    settings = Settings(beam_width=beam_width, max_tokens=longest)
-
-    def search(names: Any) -> BeamTree:
-        return beam_tree(
-            model.network, prepared.sources, prepared.prompt, prepared.stop, settings, names, prepared.text
-        )
-
-    tree = search(lambda ids: [display_token(piece) for piece in model.tokenizer.pieces(ids)])
-    numbered = search(lambda ids: [str(each) for each in ids])
-    paths = [[int(each.token) for each in numbered.path(node.id)] for node in numbered.nodes]
-    texts = [model.tokenizer.decode([each for each in path if each != prepared.stop]) for path in paths]
+    tree = model.beam_tree(item, beam_width, max_tokens=longest)
+    texts = [
+        model.tokenizer.decode([each for each in tree.ids(node.id) if each != prepared.stop]) for node in tree.nodes
+    ]
     return {**tree.to_json(), "texts": texts}
 
 
@@ -240,7 +231,7 @@ def _word_map(model: WordVectors, body: WordMapBody) -> Document:
     chosen = [word.strip().lower() if lowercase else word.strip() for word in body.words]
     near = {word: model.neighbours(word, body.neighbours) for word in chosen}
     vectors, names = model.vectors()
-    rows = and_neighbours(vectors, names, chosen, body.neighbours)
+    rows = with_neighbours(vectors, names, chosen, body.neighbours)
     return {**word_map(vectors[rows], [names[row] for row in rows]).to_json(), "near": near}
 
 

@@ -18,8 +18,7 @@ from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.batches import pad
 from clearhead.decode import Prompts, Settings, generate
-from clearhead.look.attention_log import MAX_TOKENS
-from clearhead.look.inputs import PreparedInput, patch_names
+from clearhead.look.inputs import MAX_LOGGED, PreparedInput, patch_names
 from clearhead.models.captioner import CrossCaptioner, SequenceCaptioner
 from clearhead.models.config import RecurrentPatchConfig
 from clearhead.models.rnn import RnnCaptioner
@@ -125,7 +124,7 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
     def example(self) -> PreparedInput:
         """The first held-out caption and its image."""
         batch, strings = self.tensors(self.held_out, [0]), self.tokenizer.pieces
-        images, target = batch["source"], batch["target"][0, : MAX_TOKENS + 1].tolist()
+        images, target = batch["source"], batch["target"][0, : MAX_LOGGED + 1].tolist()
         read, written = target[:-1], target[1:]
         patches = patch_names(images, self.config.model.patch)
         prepared = PreparedInput((images,), tuple(read), decoder=strings(read), output=strings(written))
@@ -182,5 +181,5 @@ class Captioner(ImagePredictor, GeneratingPredictor, task=Caption):
     def predict_batch(self, items: list[Any]) -> list[dict[str, Any]]:
         return [{"caption": text} for text in self.caption(items)]
 
-    def answer(self, item: ImageLike, max_tokens: int | None = None) -> str:  # noqa: ARG002
+    def answer(self, item: ImageLike, max_tokens: int | None = None) -> str:
         return self.caption([item])[0]

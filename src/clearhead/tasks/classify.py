@@ -125,7 +125,7 @@ class Classifier(Predictor, task=Classify):
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
         return [{"label": each.label, "probabilities": each.probabilities} for each in self.classify(items)]
 
-    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
+    def answer(self, item: str, max_tokens: int | None = None) -> str:
         return self.classify(item).label
 
     def token_vectors(self, inputs: Tensor) -> Tensor:

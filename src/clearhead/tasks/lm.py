@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from clearhead.decode import Prompts, Settings, generate, text_pieces
 from clearhead.errors import ConfigError
-from clearhead.look.attention_log import MAX_TOKENS
-from clearhead.look.inputs import PreparedInput
+from clearhead.look.inputs import MAX_LOGGED, PreparedInput
 from clearhead.models.assemble import smaller_window
 from clearhead.models.lm import LanguageModel as LanguageModelNetwork
 from clearhead.models.rnn import RnnLanguageModel
@@ -89,7 +88,7 @@ class Lm(RunningTextTask[TextModel]):
 
     def example(self) -> PreparedInput:
         """The first tokens of the validation text."""
-        ids = next(self.validation())["ids"][0, :MAX_TOKENS].tolist()
+        ids = next(self.validation())["ids"][0, :MAX_LOGGED].tolist()
         return PreparedInput(prompt=tuple(ids), decoder=self.tokenizer.pieces(ids))
 
 

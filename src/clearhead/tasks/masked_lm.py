@@ -12,8 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
-from clearhead.look.attention_log import MAX_TOKENS
-from clearhead.look.inputs import PreparedInput
+from clearhead.look.inputs import MAX_LOGGED, PreparedInput
 from clearhead.models.lm import MaskedLanguageModel as MaskedLanguageModelNetwork
 from clearhead.run import Sizes
 from clearhead.tasks.base.losses import IGNORE_INDEX, mask_tokens, token_loss
@@ -69,7 +68,7 @@ class MaskedLm(RunningTextTask[MaskedTextModel]):
 
     def example(self) -> PreparedInput:
         """The first tokens of the validation text."""
-        ids = next(self.validation())["ids"][:1, :MAX_TOKENS]
+        ids = next(self.validation())["ids"][:1, :MAX_LOGGED]
         return PreparedInput((ids,), encoder=self.tokenizer.pieces(ids[0]))
 
 
@@ -98,7 +97,7 @@ class MaskedLanguageModel(Predictor, task=MaskedLm):
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
         return [{"text": self.fill_in(item)} for item in items]
 
-    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
+    def answer(self, item: str, max_tokens: int | None = None) -> str:
         return self.fill_in(item)
 
     def token_vectors(self, inputs: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ class Tagger(Predictor, task=Tag):
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
         return [{"tags": tags} for tags in self.tag(items)]
 
-    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
+    def answer(self, item: str, max_tokens: int | None = None) -> str:
         return " ".join(tag for _, tag in self.tag(item))
 
     def token_vectors(self, inputs: Tensor) -> Tensor:

@@ -21,8 +21,7 @@ from clearhead.data.batches import pad
 from clearhead.decode import Hypothesis, Settings, SpecialTokens, generate_batch
 from clearhead.engines.torchscript import torchscript_engine
 from clearhead.errors import DataError
-from clearhead.look.attention_log import MAX_TOKENS
-from clearhead.look.inputs import PreparedInput
+from clearhead.look.inputs import MAX_LOGGED, PreparedInput
 from clearhead.models.config import AlignedConfig, CellName
 from clearhead.models.rnn import RnnSeq2Seq
 from clearhead.models.seq2seq import Seq2Seq
@@ -119,7 +118,7 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     def example(self) -> PreparedInput:
         """The first held-out pair."""
         batch, strings = self.tensors(self.held_out, [0]), self.tokenizer.pieces
-        source, target = batch["source"][:, :MAX_TOKENS], batch["target"][0, : MAX_TOKENS + 1].tolist()
+        source, target = batch["source"][:, :MAX_LOGGED], batch["target"][0, : MAX_LOGGED + 1].tolist()
         read, written = target[:-1], target[1:]
         return PreparedInput(
             (source,), tuple(read), encoder=strings(source[0]), decoder=strings(read), output=strings(written)
@@ -246,7 +245,7 @@ class Translator(GeneratingPredictor, task=Translate):
     def sample_input(self, sample: str) -> str:
         return sample.partition(" → ")[0]
 
-    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002 - the source sets the length
+    def answer(self, item: str, max_tokens: int | None = None) -> str:
         return self.translate(item, beam_width=1)
 
     def token_vectors(self, inputs: Tensor) -> Tensor:

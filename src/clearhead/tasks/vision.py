@@ -152,7 +152,7 @@ class ImageClassifier(ImagePredictor, task=Vision):
     def predict_batch(self, items: list[Any]) -> list[dict[str, Any]]:
         return [{"label": each.label, "probabilities": each.probabilities} for each in self.classify(items)]
 
-    def answer(self, item: ImageLike, max_tokens: int | None = None) -> str:  # noqa: ARG002
+    def answer(self, item: ImageLike, max_tokens: int | None = None) -> str:
         return self.classify([item])[0].label
 
     def token_vectors(self, inputs: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -34,7 +34,6 @@ from clearhead.config import Config, Section
 from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.errors import ConfigError, DataError, ProbeError
 from clearhead.look.inputs import PreparedInput
-from clearhead.look.look import Look
 from clearhead.models.word2vec import SkipGram
 from clearhead.models.word_vectors import analogy, neighbours
 from clearhead.run import ModelMeta, Sizes
@@ -42,6 +41,9 @@ from clearhead.tasks.base.metrics import Score, read_questions, read_word_pairs,
 from clearhead.tasks.base.predictor import Predictor
 from clearhead.tasks.base.task import Batch, Examples, Task, Workspace, read_dataset, train_tokenizer
 from clearhead.text import SPECIALS, Tokenizer
+
+if TYPE_CHECKING:
+    from clearhead.look.look import Look
 
 ROW = 1024  # most tokens in a row of a batch
 BLOCK = 32  # centres whose scores are one matrix product
@@ -115,7 +117,7 @@ class Words(Task[WordsModel]):
         """Pairs and noise that follow from the seed and the tokens, so that they are the same after a resume."""
         return self._tensors(examples, self.config.train.seed)
 
-    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+    def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """The sum over all pairs, and how many they are; there is no label to smooth."""
         pairs = batch["pairs"]
         v, u = model.center(batch["distinct"]), model.context(batch["around"])  # (W, D), (U, D)
@@ -310,7 +312,7 @@ class WordVectors(Predictor, task=Words):
     def _folded(self, word: str) -> str:
         return word.strip().lower() if self.config.tokenizer.lowercase else word.strip()
 
-    def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:  # noqa: ARG002
+    def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:
         raise ProbeError(f"{self.name} has one vector for each word and no attention; ask it for neighbours")
 
     def prepare(self, item: str) -> PreparedInput:
@@ -320,7 +322,7 @@ class WordVectors(Predictor, task=Words):
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
         return [{"found": [{"word": word, "near": near} for word, near in self.neighbours(item)]} for item in items]
 
-    def answer(self, item: str, max_tokens: int | None = None) -> str:  # noqa: ARG002
+    def answer(self, item: str, max_tokens: int | None = None) -> str:
         return ", ".join(word for word, _ in self.neighbours(item))
 
     def token_vectors(self, inputs: Tensor) -> Tensor:

@@ -122,7 +122,7 @@ def check_figure(path: Path) -> None:
 
 def save_figure(records: Sequence[Record], path: Path) -> None:
     """Draw losses against steps and against time, and bars of the main score, on the size of a slide."""
-    from clearhead.look.figures.sheet import COLOURS, Figure, sheet
+    from clearhead.look.render.figure import COLOURS, Figure, sheet
 
     check_figure(path)
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(records))]

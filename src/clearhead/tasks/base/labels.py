@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from clearhead.config import Config
 from clearhead.data.batches import Batches
 from clearhead.errors import DataError
-from clearhead.look.attention_log import MAX_TOKENS
-from clearhead.look.inputs import PreparedInput
+from clearhead.look.inputs import MAX_LOGGED, PreparedInput
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.metrics import Score, accuracy, macro_f1
 from clearhead.tasks.base.task import Batch, Examples, ModelT, Task, Workspace, read_dataset, train_tokenizer
@@ -107,7 +106,7 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
 
     def example(self) -> PreparedInput:
         """The first held-out text."""
-        ids = self.held_out_ids[0][:MAX_TOKENS]
+        ids = self.held_out_ids[0][:MAX_LOGGED]
         return PreparedInput((torch.tensor([ids]),), encoder=self.tokenizer.pieces(ids))
 
 

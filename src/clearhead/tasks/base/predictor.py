@@ -31,11 +31,7 @@ from clearhead.config import AnyConfig
 from clearhead.decode import Prompts, Settings, SpecialTokens, generate
 from clearhead.engines.engine import Engines
 from clearhead.errors import ClearheadError, ProbeError, WrongTaskError
-from clearhead.look.beams import BeamTree, beam_tree
-from clearhead.look.build import look_at
-from clearhead.look.generation import look_while_generating
 from clearhead.look.inputs import PreparedInput, display_token
-from clearhead.look.look import Look
 from clearhead.run import Description, Run, describe, find
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.network import load_network
@@ -44,6 +40,11 @@ from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
     pass
+
+if TYPE_CHECKING:  # what looks inside is imported on first use: a translation need not wait for it
+    from clearhead.look.beams import BeamTree
+    from clearhead.look.look import Look
+    from clearhead.look.view import View
 
 Vectors = NDArray[np.float32]
 T = TypeVar("T")
@@ -137,6 +138,13 @@ class Predictor:
         """One item as the network reads it."""
         raise NotImplementedError
 
+    def token_count(self, item: Any) -> int:
+        """The number of tokens or patches that the network reads of one item."""
+        if self._tokenizer is not None and isinstance(item, str):
+            return len(self._tokenizer.encode(item))
+        prepared = self.prepare(item)
+        return max(len(prepared.encoder), len(prepared.decoder))
+
     def predict(self, item: Any) -> dict[str, Any]:
         """The answer to one item as JSON, with default settings."""
         return self.predict_batch([item])[0]
@@ -161,7 +169,7 @@ class Predictor:
         """A longer text of the kind that it was trained on."""
         return "" if self.about is None else self.about.passage or self.about.sample
 
-    def sample_input(self, sample: str) -> str:  # noqa: ARG002
+    def sample_input(self, sample: str) -> str:
         """The input behind the sample of an evaluation; empty if there is none."""
         return ""
 
@@ -181,7 +189,7 @@ class Predictor:
             raise ProbeError(f"{self.name} does not generate text: it takes no target and no generation settings")
         return self._look_at(self.prepare(item))
 
-    def beam_tree(self, item: Any, beam_width: int = 4, **settings: Any) -> BeamTree:  # noqa: ARG002
+    def beam_tree(self, item: Any, beam_width: int = 4, **settings: Any) -> BeamTree:
         """Every text that a beam search keeps or drops on its way, with its log-probabilities."""
         raise ProbeError(f"{self.name} is {self.description}: it does not generate text, so it has no beams")
 
@@ -199,12 +207,20 @@ class Predictor:
         """Each token as people read it."""
         return [display_token(piece) for piece in self.tokenizer.pieces(ids)]
 
+    def view(self, name: str, item: Any = None, **options: Any) -> View:
+        """A view of the model, or of what it computes for an item: `view("heads", "a text").save("heads.svg")`."""
+        from clearhead.look.view import show
+
+        return show(cast(Any, self), name, item=item, **options)
+
     def _look_at(self, prepared: PreparedInput) -> Look:
-        return look_at(self.network, prepared, self.output_of, model=self.name, task=self.task)
+        from clearhead.look.build import compute_look
+
+        return compute_look(self.network, prepared, self.output_of, model=self.name, task=self.task)
 
     # --- vectors ---
 
-    def token_vectors(self, inputs: Tensor) -> Tensor:  # noqa: ARG002
+    def token_vectors(self, inputs: Tensor) -> Tensor:
         """A vector (B, T, D) for each token or patch of what the network reads."""
         raise WrongTaskError(f"{self.name} is {self.description}: it has no vectors of texts or images")
 
@@ -287,6 +303,8 @@ class GeneratingPredictor(Predictor):
         if target is not None:
             return self._look_at_output(prepared, self.tokenizer.encode(target))
         if generate:
+            from clearhead.look.generation import look_while_generating
+
             return look_while_generating(
                 self.network,
                 prepared,
@@ -301,6 +319,8 @@ class GeneratingPredictor(Predictor):
         return self._look_at_output(prepared, self.generate_ids(prepared, **settings))
 
     def beam_tree(self, item: Any, beam_width: int = 4, **settings: Any) -> BeamTree:
+        from clearhead.look.beams import beam_tree
+
         prepared = self.prepare(item)
         return beam_tree(
             self.network,
@@ -326,10 +346,12 @@ class GeneratingPredictor(Predictor):
 
     def _look_at_output(self, prepared: PreparedInput, ids: Sequence[int]) -> Look:
         """What the network computes for a text that is already there; the answer is that text."""
+        from clearhead.look.build import compute_look
+
         stop = None if prepared.stop is None else self.token_strings([prepared.stop])[0]
         text = self.tokenizer.decode(ids)
         whole = prepared.continued(ids, self.token_strings(ids), stop)
-        return look_at(self.network, whole, lambda _logits: text, model=self.name, task=self.task)
+        return compute_look(self.network, whole, lambda _logits: text, model=self.name, task=self.task)
 
 
 def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Predictor:

@@ -134,7 +134,7 @@ class Task(ABC, Generic[ModelT]):
     def loss(self, model: nn.Module, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """The sum of the losses, and the number of tokens or examples that it is the sum of."""
 
-    def scheduled_sampling(self, model: nn.Module, batch: Batch, share: float) -> Batch:  # noqa: ARG002
+    def scheduled_sampling(self, model: nn.Module, batch: Batch, share: float) -> Batch:
         """The batch with a share of the model's input replaced by its own predictions (student forcing)."""
         raise ConfigError(f"train.sampling={share:g}: {self.config.task} does not generate text, so it has no input")
 
@@ -142,11 +142,11 @@ class Task(ABC, Generic[ModelT]):
     def validation(self) -> Iterator[Batch]:
         """The validation part in batches, always the same."""
 
-    def scores(self, model: nn.Module) -> tuple[tuple[Score, ...], str]:  # noqa: ARG002
+    def scores(self, model: nn.Module) -> tuple[tuple[Score, ...], str]:
         """What people report for this task, and a sample of the output."""
         return (), ""
 
-    def predictions(self, model: nn.Module) -> tuple[list[int], list[int]] | None:  # noqa: ARG002
+    def predictions(self, model: nn.Module) -> tuple[list[int], list[int]] | None:
         """Of a task that chooses labels: the predicted and the right ones of the validation part, as numbers."""
         return None
 

@@ -1,0 +1,1 @@
+"""Drawing what was computed: figures (matplotlib), terminal (rich), HTML pages and notebook widgets (js/)."""

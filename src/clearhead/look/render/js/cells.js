@@ -1,0 +1,116 @@
+// A text coloured by the activation of one unit, and a ranking of units by the features that they follow.
+//
+// data: Cells, format "clearhead-cells-1"; `units` [{layer, unit, values}] may hold the values of more units.
+// chosen: {layer, unit}.
+
+import { meter, partLabel } from "./controls.js";
+import { h, keyOf } from "./dom.js";
+import { frame, handle, title, widget } from "./frame.js";
+import { extent, format, visible } from "./numbers.js";
+
+export const FORMAT = "clearhead-cells-1";
+
+/** Show a text coloured by a unit in an element: {update, destroy}. */
+export function mount(element, data, options = {}) {
+  let chosen = validChoice(data, options.chosen ?? {});
+  let text = null;
+  const saved = { json: () => data, picture: () => text };
+  const view = frame(element, { name: "cells", label: "Units that follow the text", draw, ...saved }, options);
+
+  function draw() {
+    const values = known(data, chosen);
+    title(view.heading, [`Unit ${chosen.unit} of ${layerName(chosen.layer)}`], summary(data, chosen));
+    const colours = view.palette();
+    text = coloured(data.tokens, values, colours);
+    text.addEventListener("pointerover", (event) => tell(event.target));
+    text.addEventListener("keydown", walk);
+    text.addEventListener("focusin", (event) => tell(event.target));
+    const ready = (entry) => Boolean(options.onChange) || known(data, entry) !== undefined;
+    const read = h("div", {}, text, scale(colours, extent(values)));
+    view.figure.replaceChildren(read, ranking(data.ranking, chosen, ready, pick));
+    view.say("Point at a letter to read the unit's value.");
+  }
+
+  function tell(letter) {
+    const place = letter.dataset.place;
+    if (place !== undefined) view.say(`${visible(data.tokens[place])}: ${format(known(data, chosen)[place])}`);
+  }
+
+  function walk(event) {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[keyOf(event)];
+    const next = step && text.children[Number(event.target.dataset.place) + step];
+    if (!next) return;
+    event.preventDefault();
+    event.target.setAttribute("tabindex", -1);
+    next.setAttribute("tabindex", 0);
+    next.focus();
+  }
+
+  function pick(entry) {
+    const wanted = { layer: entry.layer, unit: entry.unit };
+    options.onChange?.(wanted); // a listener may load the values of a unit that are not in the data
+    chosen = validChoice(data, wanted);
+    draw();
+    view.figure.querySelector('[aria-pressed="true"]')?.focus();
+  }
+
+  return handle(view, (next, requested = chosen) => {
+    data = next;
+    chosen = validChoice(data, requested);
+  });
+}
+
+/** The values (T,) of a unit, if the data has them. */
+function known(data, { layer, unit }) {
+  return [data, ...(data.units ?? [])].find((each) => each.layer === layer && each.unit === unit)?.values;
+}
+
+function validChoice(data, requested) {
+  const { layer, unit } = known(data, requested) ? requested : data;
+  return { layer, unit };
+}
+
+function layerName(layer) {
+  return typeof layer === "number" ? `layer ${layer}` : layer;
+}
+
+function summary(data, { layer, unit }) {
+  const best = data.ranking.find((entry) => entry.layer === layer && entry.unit === unit);
+  const about = best ? `follows ${best.feature} with a correlation of ${format(best.correlation)} · ` : "";
+  return `${about}${data.tokens.length} tokens`;
+}
+
+function coloured(tokens, values, colours) {
+  const most = extent(values) || 1;
+  const letter = (token, place) => {
+    const fill = colours.signed(values[place] / most);
+    const paint = { background: fill, color: colours.inkOn(fill) };
+    return h("span", { "data-place": place, tabindex: place ? -1 : 0, style: paint }, token);
+  };
+  const name = "The text, coloured; arrow keys move between letters";
+  return h("div", { class: "ch-text", role: "group", "aria-label": name }, tokens.map(letter));
+}
+
+function scale(colours, most) {
+  const [low, high] = [format(-most), format(most)];
+  const shades = Array.from({ length: 21 }, (_, step) => colours.signed(step / 10 - 1));
+  const bar = h("span", { class: "ch-shades" }, shades.map((background) => h("span", { style: { background } })));
+  const meaning = `Colours: orange is ${low}, blue is ${high}`;
+  return h("div", { class: "ch-legend", role: "img", "aria-label": meaning }, low, bar, high);
+}
+
+/** The units that follow a feature best, to choose from. */
+function ranking(entries, chosen, ready, pick) {
+  const line = (entry) => {
+    const own = entry.layer === chosen.layer && entry.unit === chosen.unit;
+    const state = { "aria-pressed": String(own), disabled: !ready(entry), onclick: () => pick(entry) };
+    return h("li", {}, h("button", { type: "button", ...state },
+      h("span", { class: "ch-feature" }, entry.feature),
+      h("span", { class: "ch-number" }, format(entry.correlation)),
+      meter(entry.correlation),
+      h("span", { class: "ch-quiet-text" }, `${layerName(entry.layer)}, unit ${entry.unit}`)));
+  };
+  return h("div", {}, partLabel("Units by what they follow"), h("ol", { class: "ch-ranking" }, entries.map(line)));
+}
+
+export default widget(mount);

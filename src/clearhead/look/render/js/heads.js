@@ -1,0 +1,146 @@
+// The heads of a model: all of them small, one of them large, as lines or as a matrix.
+//
+// data: a Look, format "clearhead-look-1".
+// chosen: {kind, layer, head, shape: "lines"|"matrix", token: {side: "query"|"key", index}|null}.
+
+import { choice, partLabel } from "./controls.js";
+import { clamp, h } from "./dom.js";
+import { frame, handle, title, widget } from "./frame.js";
+import { lines } from "./lines.js";
+import { headline, kindOptions } from "./looks.js";
+import { matrix } from "./matrix.js";
+import { legend, multiples } from "./multiples.js";
+import { format, largest, visible } from "./numbers.js";
+
+export const FORMAT = "clearhead-look-1";
+
+const MIN_WIDTH = 260; // pixels; drawn smaller in a narrower element
+const LINES_UP_TO = 80; // tokens; beyond, the matrix is clearer
+
+/** Show the heads of a Look in an element: {update, destroy}. */
+export function mount(element, data, options = {}) {
+  let chosen = validChoice(data, options.chosen ?? {});
+  let large = null;
+  let grid = null;
+  const saved = { json: () => data, picture: () => large };
+  const view = frame(element, { name: "heads", label: "Attention heads", draw, ...saved }, options);
+
+  function choose(part) {
+    chosen = { ...chosen, ...part };
+    options.onChange?.(chosen);
+  }
+
+  function draw() {
+    const kinds = kindOptions(data);
+    title(view.heading, headline(data), `${data.model} · ${describe(data.attention[chosen.kind])}`);
+    view.tools.replaceChildren(
+      ...(kinds.length > 1 ? [choice("Attention", kinds, chosen.kind, changeKind)] : []),
+      choice("Show", [["lines", "Lines"], ["matrix", "Matrix"]], chosen.shape, changeShape));
+    const colours = view.palette();
+    const attended = data.attention[chosen.kind];
+    grid = multiples(attended, colours, pick);
+    large = h("div", { class: "ch-large" });
+    const share = attended.weights[0].length <= 4 ? "minmax(180px, 1fr)" : "minmax(240px, 1.4fr)";
+    view.figure.style.setProperty("--ch-grid-share", share);
+    const small = h("div", {}, partLabel("Layers down, heads across"), grid.element, legend(colours));
+    view.figure.replaceChildren(small, large);
+    grid.select(chosen.layer, chosen.head);
+    drawLarge(colours);
+  }
+
+  function drawLarge(colours = view.palette()) {
+    const attended = data.attention[chosen.kind];
+    const head = { ...attended, weights: attended.weights[chosen.layer][chosen.head] };
+    const width = Math.max(MIN_WIDTH, large.clientWidth);
+    const drawn = chosen.shape === "lines" ? drawLines(head, width) : drawMatrix(head, width, colours);
+    const name = h("strong", {}, `Layer ${chosen.layer}, head ${chosen.head}`);
+    large.replaceChildren(partLabel(name), drawn.element);
+  }
+
+  function drawLines(head, width) {
+    const onHover = (token) => hover(drawn, head, token ?? chosen.token);
+    const drawn = lines(head, width, { onHover, onPin: (token) => pin(drawn, head, token) });
+    onHover(null);
+    return drawn;
+  }
+
+  function drawMatrix(head, width, colours) {
+    const onHover = (cell) => hoverCell(drawn, head, cell);
+    const drawn = matrix(head, width, colours, { onHover });
+    onHover(null);
+    return drawn;
+  }
+
+  function changeKind(kind) {
+    choose(validChoice(data, { ...chosen, kind, token: null }));
+    draw();
+    view.tools.querySelector("input:checked").focus();
+  }
+
+  function changeShape(shape) {
+    choose({ shape, token: null });
+    drawLarge();
+  }
+
+  function pick(layer, head) {
+    choose({ layer, head });
+    grid.select(layer, head);
+    drawLarge();
+  }
+
+  function pin(drawn, head, token) {
+    const same = token && chosen.token?.side === token.side && chosen.token?.index === token.index;
+    choose({ token: same ? null : token });
+    hover(drawn, head, chosen.token);
+  }
+
+  function hover(drawn, head, token) {
+    drawn.isolate(token);
+    view.say(token ? sentence(head, token) : "Point at a word to see only its lines; click to keep them.");
+  }
+
+  function hoverCell(drawn, head, cell) {
+    drawn.isolate(cell);
+    const { rows, columns, weights } = head;
+    view.say(cell
+      ? `${visible(rows[cell.query])} → ${visible(columns[cell.key])}: ${format(weights[cell.query][cell.key])}`
+      : "Point at a cell to read its weight.");
+  }
+
+  return handle(view, (next, requested = chosen) => {
+    data = next;
+    chosen = validChoice(data, requested);
+  });
+}
+
+/** The requested choice where the data has it, the nearest where not. */
+function validChoice(data, requested) {
+  const kinds = Object.keys(data.attention);
+  const kind = kinds.includes(requested.kind) ? requested.kind : kinds.at(-1);
+  const { weights, rows, columns } = data.attention[kind];
+  const words = { query: rows, key: columns };
+  const token = requested.token?.index < words[requested.token?.side]?.length ? requested.token : null;
+  return {
+    kind,
+    layer: clamp(requested.layer ?? Infinity, 0, weights.length - 1),
+    head: clamp(requested.head ?? 0, 0, weights[0].length - 1),
+    shape: requested.shape ?? (Math.max(rows.length, columns.length) > LINES_UP_TO ? "matrix" : "lines"),
+    token,
+  };
+}
+
+function describe({ weights, rows, columns, causal }) {
+  const sizes = `${weights.length} layers × ${weights[0].length} heads`;
+  const words = `${rows.length} queries × ${columns.length} keys`;
+  return [sizes, words, ...(causal ? ["each word sees only what came before"] : [])].join(", ");
+}
+
+function sentence({ rows, columns, weights }, { side, index }) {
+  const isQuery = side === "query";
+  const amounts = isQuery ? weights[index] : weights.map((row) => row[index]);
+  const names = isQuery ? columns : rows;
+  const most = largest(amounts, 3).map((place) => `${visible(names[place])} ${format(amounts[place])}`);
+  return `${visible((isQuery ? rows : columns)[index])} ${isQuery ? "looks at" : "is looked at by"} ${most.join(", ")}`;
+}
+
+export default widget(mount);

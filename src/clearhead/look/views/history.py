@@ -1,0 +1,158 @@
+"""Attention during training: the weights of one fixed example at every evaluation of a run.
+
+Training writes one file at each evaluation, RUN/attention/step-00000500.safetensors (`look/attention_log.py`);
+a history is all of them:
+
+    history = read_history(run / "attention")
+    history.weights["decoder.cross"][1]          # (N, H, T, S): layer 1 at every evaluation
+
+    N evaluations, H heads, T queries, S keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from clearhead.errors import ProbeError
+from clearhead.look.attention_log import AttentionSnapshot, read_attention
+from clearhead.look.inputs import Edges
+from clearhead.look.record import KINDS, span
+from clearhead.look.render.figure import NARROW, SLIDE, Figure
+from clearhead.look.render.matrix import small_multiples
+from clearhead.look.render.terminal import show_matrix
+from clearhead.look.serialize import rounded
+from clearhead.look.view import VIEWS, Model, View, ViewOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FORMAT = "clearhead-history-1"
+
+
+@VIEWS.register("history")
+@dataclass(frozen=True, eq=False)
+class History(View):
+    """One example at every evaluation of the training."""
+
+    steps: list[int]  # N, increasing
+    edges: dict[str, Edges]  # by kind of attention
+    weights: dict[str, list[Tensor]]  # by kind and layer: (N, H, T, S) float32
+    kind: str | None = None  # what is drawn: by default the first of `KINDS`,
+    layer: int | None = None  # the last layer,
+    head: int | None = None  # and the mean of its heads
+
+    @classmethod
+    def compute(cls, model: Model, options: ViewOptions) -> History:
+        found = read_history(model.folder / "attention")
+        return replace(found, kind=options.kind, layer=options.layer, head=options.head)
+
+    def at(self, step: int) -> dict[str, list[Tensor]]:
+        """The weights of one evaluation: by kind and layer, (H, T, S)."""
+        if step not in self.steps:
+            raise ProbeError(f"nothing was kept at step {step}; choose from: {', '.join(map(str, self.steps))}")
+        number = self.steps.index(step)
+        return {kind: [layer[number] for layer in layers] for kind, layers in self.weights.items()}
+
+    def largest(self, kind: str) -> Tensor:
+        """(N, layers, H): the largest weight of a query, averaged over queries."""
+        if kind not in self.weights:
+            raise ProbeError(f"nothing was kept of {kind}; choose from: {', '.join(self.weights)}")
+        return torch.stack([layer.amax(-1).mean(-1) for layer in self.weights[kind]], dim=1)
+
+    def to_json(self) -> dict[str, Any]:
+        """The weights of a kind by step, layer and head."""
+        kinds = {
+            kind: {
+                "rows": list(self.edges[kind][0]),
+                "columns": list(self.edges[kind][1]),
+                "weights": rounded(torch.stack(layers, dim=1)),
+            }
+            for kind, layers in self.weights.items()
+        }
+        return {"format": FORMAT, "steps": self.steps, "attention": kinds}
+
+    def show(self, console: Console) -> None:
+        kind = self._kind
+        largest = self.largest(kind).flatten(1)  # (N, layers × H)
+        heads = self.weights[kind][0].size(1)
+        names = [f"{number // heads}.{number % heads}" for number in range(largest.size(1))]
+        title = f"largest weight of a query, on average: {KINDS.get(kind, kind)}, layer.head"
+        show_matrix(console, largest, [f"step {step:,}" for step in self.steps], names, title)
+
+    def figure(self, width: float = SLIDE) -> Figure:
+        """One head, or the mean of the heads of a layer, at up to eight evaluations from the first to the last."""
+        kind, head = self._kind, self.head
+        if kind not in self.weights:
+            raise ProbeError(f"nothing was kept of {kind}; choose from: {', '.join(self.weights)}")
+        layer = len(self.weights[kind]) - 1 if self.layer is None else self.layer
+        for what, number, count in (
+            ("layer", layer, len(self.weights[kind])),
+            ("head", head or 0, self.weights[kind][0].size(1)),
+        ):
+            if not 0 <= number < count:
+                raise ProbeError(f"{kind} of this run has no {what} {number}; choose from {span(count)}")
+        weights = self.weights[kind][layer]  # (N, H, T, S)
+        shown = weights.mean(1) if head is None else weights[:, head]  # (N, T, S)
+        chosen = spread(len(self.steps), 8 if width > NARROW else 4)
+        which = "mean of its heads" if head is None else f"head {head}"
+        rows, columns = self.edges[kind]
+        return small_multiples(
+            [shown[number] for number in chosen],
+            [f"step {self.steps[number]:,}" for number in chosen],
+            rows=rows,
+            columns=columns,
+            title=f"{KINDS.get(kind, kind)}, layer {layer}, {which}",
+            width=width,
+        )
+
+    @property
+    def _kind(self) -> str:
+        return self.kind or next((name for name in KINDS if name in self.weights), next(iter(self.weights)))
+
+
+def read_history(folder: Path) -> History:
+    """Everything that a run kept in its folder `attention`."""
+    files = {int(file.stem.removeprefix("step-")): file for file in folder.glob("step-*.safetensors")}
+    if not files:
+        raise ProbeError(f"{folder} has no attention of any evaluation; train a model that attends")
+    return history({step: read_attention(files[step]) for step in sorted(files)})
+
+
+def history(snapshots: Mapping[int, AttentionSnapshot]) -> History:
+    """The snapshots by step as one history."""
+    steps = sorted(snapshots)
+    last = snapshots[steps[-1]]
+    for step in steps:
+        if _shapes(snapshots[step]) != _shapes(last):
+            raise ProbeError(f"steps {step} and {steps[-1]} kept the attention of different models or examples")
+    over_time = {name: torch.stack([snapshots[step].weights[name].float() for step in steps]) for name in last.weights}
+    weights = {kind: [over_time[name] for name in _layers(kind, over_time)] for kind in last.edges}
+    return History(steps, dict(last.edges), weights)
+
+
+def _shapes(snapshot: AttentionSnapshot) -> dict[str, torch.Size]:
+    return {name: weights.shape for name, weights in snapshot.weights.items()}
+
+
+def _layers(kind: str, names: Mapping[str, Tensor]) -> list[str]:
+    """decoder.cross -> the layers that exist: decoder.0.cross, decoder.1.cross, …"""
+    stack, part = kind.split(".")
+    own = [name.split(".") for name in names]
+    numbers = sorted(int(number) for place, number, what in own if (place, what) == (stack, part))
+    return [f"{stack}.{number}.{part}" for number in numbers]
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most `most` of `count` indices, evenly spread, with the first and the last.
+
+    >>> spread(10, 4)
+    [0, 3, 6, 9]
+    """
+    few = min(count, most)
+    return sorted({round(place * (count - 1) / max(1, few - 1)) for place in range(few)})

@@ -1,0 +1,66 @@
+"""What a Vision Transformer looks for in a patch: the principal components of its patch embedding.
+
+Each of the D entries of a patch's vector is the product of the patch with a filter. The components of these filters,
+the most important first, look like the filters that a convolutional network learns: edges, waves, colours.
+
+    P patch size, C channels, D width, K components
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from clearhead.errors import ProbeError
+from clearhead.look.components import principal_components
+from clearhead.look.render.figure import SLIDE, Figure
+from clearhead.look.render.image import pattern_grid
+from clearhead.look.render.terminal import show_bars
+from clearhead.look.serialize import rounded
+from clearhead.look.view import VIEWS, Model, View, ViewOptions
+from clearhead.nn import PatchEmbedding
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FORMAT = "clearhead-patches-1"
+SHOWN = 12  # components in the terminal
+
+
+@VIEWS.register("patches")
+@dataclass(frozen=True, eq=False)
+class Patches(View):
+    """What a vision model looks for in a patch."""
+
+    title = "principal components of the patch embedding"
+
+    filters: Tensor  # (D, P, P, C)
+    components: Tensor  # (K, P, P, C)
+    shares: Tensor  # (K,): of the variance of the filters
+
+    @classmethod
+    def compute(cls, model: Model, options: ViewOptions) -> Patches:  # noqa: ARG003 - it needs none
+        return patch_components(model.network)
+
+    def show(self, console: Console) -> None:
+        shares = self.shares[:SHOWN]
+        show_bars(console, shares, [str(number) for number in range(len(shares))], self.title)
+
+    def figure(self, width: float = SLIDE) -> Figure:
+        return pattern_grid(self.components, self.shares, title=self.title, width=width)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, "components": rounded(self.components), "shares": rounded(self.shares)}
+
+
+def patch_components(model: nn.Module, count: int = 28) -> Patches:
+    """The first components of the patch embedding of a model, or all if there are fewer."""
+    embedding = next((part for part in model.modules() if isinstance(part, PatchEmbedding)), None)
+    if embedding is None:
+        raise ProbeError("this model reads no images, so it has no patch embedding; look at one for vision or captions")
+    filters = embedding.linear.weight.detach()  # (D, P × P × C)
+    found = principal_components(filters, min(count, *filters.shape))
+    square = (embedding.patch, embedding.patch, embedding.channels)
+    return Patches(filters.reshape(-1, *square), found.directions.reshape(-1, *square), found.shares)

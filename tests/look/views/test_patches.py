@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from clearhead.errors import ProbeError
+from clearhead.look.views.patches import patch_components
+from clearhead.nn import PatchEmbedding
+
+PATCH, CHANNELS, DIM = 3, 2, 23
+
+
+def test_components_are_small_images_and_lie_as_the_patch_does() -> None:
+    torch.manual_seed(1)
+    embedding = PatchEmbedding(PATCH, CHANNELS, DIM)
+    found = patch_components(nn.Sequential(embedding), count=5)
+    assert found.components.shape == (5, PATCH, PATCH, CHANNELS)
+    image = torch.randn(1, CHANNELS, PATCH, PATCH)
+    by_hand = torch.einsum("dhwc,chw->d", found.filters, image[0]) + embedding.linear.bias
+    torch.testing.assert_close(embedding(image)[0, 0], by_hand)
+
+
+def test_one_filter_in_many_strengths_is_the_first_component() -> None:
+    embedding = PatchEmbedding(PATCH, CHANNELS, DIM)
+    edge = torch.zeros(PATCH, PATCH, CHANNELS)
+    edge[:, 0], edge[:, 2, 0] = 1, 0.5
+    with torch.no_grad():
+        embedding.linear.weight.copy_(torch.linspace(-1, 2, DIM)[:, None] * edge.flatten())
+    found = patch_components(embedding, count=99)
+    torch.testing.assert_close(found.components[0].float(), edge / edge.norm())
+    assert found.components.shape[0] == PATCH * PATCH * CHANNELS
+    torch.testing.assert_close(found.shares[0], torch.ones((), dtype=torch.float64))
+    document = found.to_json()
+    assert document["format"] == "clearhead-patches-1"
+    assert document["shares"][0] == 1
+    torch.testing.assert_close(torch.tensor(document["components"][0]), edge / edge.norm(), atol=1e-4, rtol=0)
+
+
+def test_a_model_that_reads_no_images_says_so() -> None:
+    with pytest.raises(ProbeError, match=r"this model reads no images, so it has no patch embedding; look at one for"):
+        patch_components(nn.Linear(2, 3))
