@@ -65,7 +65,7 @@ def blocks(page: Path, root: Path = ROOT) -> list[Block]:
     """The blocks of a page in their order; a text block that follows a run block becomes its output."""
     found: list[Block] = []
     for each in _fenced(page, root):
-        if each.language == "text" and found and found[-1].is_run and _adjacent(page, found[-1], each):
+        if each.language == "text" and not each.file and found and found[-1].is_run and _adjacent(page, found[-1], each):
             found[-1] = replace(found[-1], output=each.code)
         else:
             found.append(each)

@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 
 def serve(path: str) -> None:
@@ -79,7 +80,7 @@ def ask(path: str, arguments: list[str]) -> int:
     """Run one command and return its exit code; signals are passed on to it."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
-        request = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
+        request = {"arguments": arguments, "folder": str(Path.cwd()), "environment": dict(os.environ)}
         socket.send_fds(connection, [json.dumps(request).encode()], [0, 1, 2])
         answer = connection.makefile()
         child = int(answer.readline())
