@@ -34,7 +34,6 @@ class Case:
 
     @property
     def options(self) -> list[str]:
-        """Not every setting is an option: `clearhead generate` has no groups and no length penalty."""
         settings = {"max_tokens": self.max_tokens, **{HTTP_NAMES.get(n, n): v for n, v in self.python.items()}}
         named = [(f"--{name.replace('_', '-')}", str(value)) for name, value in settings.items()]
         return [part for pair in (*named, *(("--stop", stop) for stop in self.stops)) for part in pair]

@@ -170,3 +170,14 @@ def test_a_wrong_base_is_one_sentence(tmp_path: Path, text: str, sentence: str) 
     (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=sentence):
         load_config(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(("objective", "task"), [("next", "lm"), ("masked", "masked_lm")])
+def test_the_objective_of_an_older_language_model_becomes_its_task(tmp_path: Path, objective: str, task: str) -> None:
+    old = f"task: lm\nmodel:\n  dim: 64\n  heads: 2\n  objective: {objective}\n"
+    found = parse_config(old)
+    assert (found.task, found.model.dim) == (task, 64)
+    assert override_config(default_config("lm", "tiny"), [f"model.objective={objective}"]).task == task
+    (tmp_path / "old.yaml").write_text("task: lm\nmodel: {dim: 64, heads: 2}\n", encoding="utf-8")
+    (tmp_path / "new.yaml").write_text(f"base: old.yaml\nmodel: {{objective: {objective}}}\n", encoding="utf-8")
+    assert load_config(tmp_path / "new.yaml") == found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,3 +75,65 @@ def test_it_is_imported_without_torch(module: str) -> None:
 def test_loading_a_model_imports_nothing_of_the_trainer() -> None:
     code = "import sys, clearhead; clearhead.load('words'); sys.exit('clearhead.train' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+LAZY = json.loads((Path(__file__).parent / "lazy_imports.json").read_text(encoding="utf-8"))
+
+
+def lazy_imports(path: Path) -> list[str]:
+    """The modules that a file imports inside functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    found: set[str] = set()
+    for node in (inner for function in functions for inner in ast.walk(function)):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return sorted(found)
+
+
+def test_lazy_imports_are_listed_with_their_reason() -> None:
+    """Every import inside a function is there for the time of start-up, or because a library is optional."""
+    found = {str(path.relative_to(ROOT).as_posix()): lazy_imports(path) for path in FILES}
+    assert {name: modules for name, modules in found.items() if modules} == {
+        name: sorted(modules) for name, modules in LAZY["files"].items()
+    }
+    assert set(LAZY["reasons"]) == {"start-up", "optional"}
+
+
+def test_no_lazy_import_dodges_a_cycle() -> None:
+    """A module that is imported lazily could be imported at the top: it never imports the file that imports it."""
+    imports = {path: set(_modules(path)) for path in FILES}
+    names = {_module_name(path): path for path in FILES}
+    for file, modules in LAZY["files"].items():
+        importer = _module_name(ROOT / file)
+        for module in modules:
+            assert importer not in _reachable(module, names, imports), f"{file} imports {module}, which imports it back"
+
+
+def _module_name(path: Path) -> str:
+    parts = ["clearhead", *path.relative_to(ROOT).with_suffix("").parts]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _modules(path: Path) -> Iterator[str]:
+    """The modules of the package that a file imports at its top."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("clearhead"):
+            yield node.module
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def _reachable(module: str, names: dict[str, Path], imports: dict[Path, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name not in names or name == "clearhead":
+            continue
+        seen.add(name)
+        waiting += imports[names[name]]
+    return seen

@@ -11,10 +11,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from starlette.testclient import TestClient
 
 import clearhead
 from clearhead.cli.main import _run
 from clearhead.look import VIEWS, View, show
+from clearhead.serve.registry import Service
+from clearhead.serve.security import Access
+from clearhead.studio.app import make_app
+from clearhead.studio.runs import Runs
 
 PLUGIN = Path(__file__).with_name("view_plugin.py")
 SENTENCE = "She has a red car."
@@ -86,3 +91,20 @@ def test_a_page_of_ones_own_is_one_javascript_file(tmp_path: Path, monkeypatch: 
     assert "entropy_js.mount(" in page
     assert "const frame_js = " in page
     assert '"format": "entropy-1"' in page
+
+
+def test_the_studio_lists_and_shows_it(tmp_path: Path) -> None:
+    service = Service.load(["en-es"])
+    with TestClient(make_app(service, Runs(tmp_path), Access()), base_url="http://127.0.0.1") as client:
+        views = {view["name"]: view for view in client.get("/studio/api/views").json()}
+        assert set(VIEWS.builtin()) < set(views)
+        assert views["entropy"]["help"] == "How spread out the attention of each head is, in bits."
+        body = {"model": "en-es", "view": "entropy", "text": SENTENCE, "kind": "encoder.self"}
+        found = client.post("/studio/api/view", json=body).json()
+        assert found["data"] == show(clearhead.load("en-es"), "entropy", item=SENTENCE, kind="encoder.self").to_json()
+        assert found["svg"].startswith("<?xml")
+        wrong = client.post("/studio/api/view", json={**body, "view": "entropi"})
+        assert (wrong.status_code, wrong.json()["error"]["message"]) == (
+            400,
+            "unknown view entropi; did you mean entropy?",
+        )

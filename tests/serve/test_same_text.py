@@ -1,4 +1,4 @@
-"""The same settings and seed give the same text in Python and over HTTP, whole and streamed, alone and among others."""
+"""The same settings and seed give the same text in Python, over HTTP, on the command line and in the Studio."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cache
 from itertools import cycle, islice
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from starlette.testclient import TestClient
 from tests.generation_cases import CASES, Case
 
 from clearhead import Predictor, load
+from clearhead.cli.main import _run
+from clearhead.serve.registry import Service
+from clearhead.serve.security import Access
+from clearhead.studio.app import make_app
+from clearhead.studio.runs import Runs
 
 from .conftest import LIMITS, opened
 from .setting import CHARACTERS, make
@@ -23,6 +30,7 @@ from .setting import CHARACTERS, make
 Of = Callable[[str], Predictor]
 MODELS = ["writer", "windowed", "recurrent"]
 OTHERS = 16
+PLAYED = [case for case in CASES if case.prompt and not case.stops and case.max_tokens < 256]  # as the page allows
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +125,23 @@ def test_contradictory_settings_are_refused(address: str, body: dict[str, Any], 
     status, answer = complete(address, **{"model": "writer", "prompt": "a", **body})
     assert status == 400
     assert json.loads(answer)["error"]["message"].startswith(message)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_on_the_command_line(
+    paths: dict[str, str], model: Of, capsys: pytest.CaptureFixture[str], name: str, case: Case
+) -> None:
+    assert _run(["generate", paths[name], case.prompt, *case.options], debug=True) == 0
+    assert capsys.readouterr().out == f"{case.prompt}{expected(model(name), case)}\n"
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("case", PLAYED, ids=str)
+def test_in_the_studio(paths: dict[str, str], model: Of, tmp_path: Path, name: str, case: Case) -> None:
+    service = Service.load([paths[name]], LIMITS)
+    body = {name: value for name, value in case.http.items() if name not in ("prompt", "max_tokens", "stop")}
+    with TestClient(make_app(service, Runs(tmp_path), Access()), base_url="http://127.0.0.1") as client:
+        body |= {"model": name, "text": case.prompt, "longest": case.max_tokens}
+        lines = client.post("/studio/api/play", json=body).text.splitlines()
+    assert json.loads(lines[-1])["text"] == expected(model(name), case)

@@ -7,7 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Beams, Engine, Int8, MinP, ModelPath, NoRepeat, Penalty, Seed, TopK, TopP
+from clearhead.cli.options import (
+    Beams,
+    Diversity,
+    Engine,
+    Groups,
+    Int8,
+    LengthPenalty,
+    MinP,
+    ModelPath,
+    NoRepeat,
+    Penalty,
+    Seed,
+    TopK,
+    TopP,
+)
 from clearhead.cli.output import Json, notes, print_json
 
 
@@ -17,6 +31,9 @@ def generate(
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to generate.")] = 200,
     temperature: Annotated[float | None, typer.Option(help="0 = greedy; 0.8 by default.")] = None,
     beams: Beams = None,
+    groups: Groups = 1,
+    diversity: Diversity = 0.0,
+    length_penalty: LengthPenalty = 1.0,
     no_repeat: NoRepeat = 0,
     repetition_penalty: Penalty = 1.0,
     top_k: TopK = None,
@@ -35,6 +52,9 @@ def generate(
     settings: dict[str, Any] = {
         "temperature": (0.0 if beams and beams > 1 else 0.8) if temperature is None else temperature,
         "beam_width": 1 if beams is None else beams,
+        "beam_groups": groups,
+        "diversity_penalty": diversity,
+        "length_penalty": length_penalty,
         "no_repeat_ngram": no_repeat,
         "repetition_penalty": repetition_penalty,
         "top_k": top_k,

@@ -9,6 +9,9 @@ import typer
 
 ModelPath = Annotated[str, typer.Argument(help="A run directory, or a name that `clearhead models` lists.")]
 Beams = Annotated[int | None, typer.Option(help="Beam width; 1 = greedy.")]
+Groups = Annotated[int, typer.Option(help="Divide the beams into this many groups that differ.")]
+Diversity = Annotated[float, typer.Option(help="Penalty for a token that an earlier group has chosen.")]
+LengthPenalty = Annotated[float, typer.Option(help="A score is log-probability / length^penalty.")]
 NoRepeat = Annotated[int, typer.Option(help="Never repeat an n-gram of this many tokens; 0 = may repeat.")]
 Penalty = Annotated[
     float, typer.Option("--repetition-penalty", help="Above 1, tokens that were already used become less likely.")

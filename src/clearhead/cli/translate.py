@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.options import Beams, Engine, Int8, MinP, ModelPath, NoRepeat, Penalty, Seed, TopK, TopP, is_typed
+from clearhead.cli.options import (
+    Beams,
+    Diversity,
+    Engine,
+    Groups,
+    Int8,
+    LengthPenalty,
+    MinP,
+    ModelPath,
+    NoRepeat,
+    Penalty,
+    Seed,
+    TopK,
+    TopP,
+    is_typed,
+)
 from clearhead.cli.output import Json, notes, print_json, progress_counter, stdin_lines
 
 if TYPE_CHECKING:
@@ -22,9 +37,9 @@ def translate(
     ] = None,
     beams: Beams = None,
     n_best: Annotated[int, typer.Option(help="Translations of each text, best first.")] = 1,
-    length_penalty: Annotated[float, typer.Option(help="A score is log-probability / length^penalty.")] = 1.0,
-    groups: Annotated[int, typer.Option(help="Divide the beams into this many groups that differ.")] = 1,
-    diversity: Annotated[float, typer.Option(help="Penalty for a token that an earlier group has chosen.")] = 0.0,
+    length_penalty: LengthPenalty = 1.0,
+    groups: Groups = 1,
+    diversity: Diversity = 0.0,
     coverage_penalty: Annotated[float, typer.Option(help="Penalty for parts of the source that are not read.")] = 0.0,
     no_repeat: NoRepeat = 0,
     repetition_penalty: Penalty = 1.0,

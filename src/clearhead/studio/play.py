@@ -8,6 +8,7 @@ A model that generates answers with a line of JSON for each token and one for th
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Annotated, Any
 
@@ -15,17 +16,15 @@ import torch
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 from pydantic import Field
-from torch import Tensor
 
-from clearhead.decode import Prompts, Settings, stream_tokens
-from clearhead.errors import ConfigError
+from clearhead.decode import Row, Settings, Token, TokenLoop
 from clearhead.look.inputs import PreparedInput, display_token
 from clearhead.serve.errors import ERROR_RESPONSES, to_request_error
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.schemas import ServiceDep
 from clearhead.serve.worker import Job, ThreadQueue
-from clearhead.studio.inputs import InputBody, continues_text, limit_tokens, read_input
-from clearhead.tasks.base.predictor import Predictor
+from clearhead.studio.inputs import InputBody, limit_tokens, read_input
+from clearhead.tasks.base.predictor import GeneratingPredictor, Predictor
 
 router = APIRouter(responses=ERROR_RESPONSES)
 
@@ -42,6 +41,33 @@ class PlayBody(InputBody):
     longest: Annotated[int, Field(ge=1, le=256)] = 120
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    top_k: Annotated[int | None, Field(ge=1, lt=2**31)] = None
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    repetition_penalty: Annotated[float, Field(ge=1, le=100)] = 1.0
+    no_repeat: Annotated[int, Field(ge=0, le=1000)] = 0
+    beams: Annotated[int, Field(ge=1, le=16)] = 1
+    groups: Annotated[int, Field(ge=1, le=16)] = 1
+    diversity: Annotated[float, Field(ge=0, le=100)] = 0.0
+    length_penalty: Annotated[float, Field(ge=0, le=5)] = 1.0
+
+    def settings(self, max_tokens: int) -> Settings:
+        """The settings of the token loop."""
+        return Settings(
+            max_tokens=max_tokens,
+            prefix_tokens=tuple(self.forced),
+            temperature=self.temperature,
+            seed=self.seed,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            no_repeat_ngram=self.no_repeat,
+            beam_width=self.beams,
+            beam_groups=self.groups,
+            diversity_penalty=self.diversity,
+            length_penalty=self.length_penalty,
+        )
 
 
 @router.post("/play")
@@ -49,12 +75,7 @@ async def play(body: PlayBody, service: ServiceDep) -> StreamingResponse:
     """The answer of a model as lines of JSON, one for each token."""
     served = service.get(body.model)
     item = await read_input(body, served)
-    settings = Settings.create(
-        max_tokens=limit_tokens(served, item, max(body.longest, len(body.forced))),
-        prefix_tokens=tuple(body.forced),
-        temperature=body.temperature,
-        seed=body.seed,
-    )
+    settings = body.settings(limit_tokens(served, item, max(body.longest, len(body.forced))))
     return StreamingResponse(_stream(served, lambda: answer(served, item, settings)), media_type="application/x-ndjson")
 
 
@@ -63,8 +84,6 @@ def answer(served: ServedModel, item: Any, settings: Settings) -> Iterator[Line]
     predictor = served.model
     if predictor.generates:
         yield from generate(served.model, predictor.prepare(item), settings)
-    elif continues_text(served):
-        raise ConfigError(f"{served.name} fills in masked tokens: it cannot continue a text; look at its heads")
     else:
         yield _prediction(predictor, item)
 
@@ -83,49 +102,44 @@ def _prediction(predictor: Predictor, item: Any) -> Line:
 # --- models that generate ---
 
 
-class LogitsRecorder:
-    """A stepper that keeps the logits of its last step."""
-
-    def __init__(self, network: Any):
-        self.network = network
-        self.last = torch.empty(0)  # (V,)
-
-    def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
-        logits, state = self.network.step(ids, state)
-        self.last = logits[0, -1].float()
-        return logits, state
-
-    def reorder(self, state: Any, rows: Tensor) -> Any:
-        return self.network.reorder(state, rows)
-
-
 @torch.inference_mode()
-def generate(model: Predictor, prepared: PreparedInput, settings: Settings) -> Iterator[Line]:
-    """Yield a line for each token, the stop token included, and one with the whole text."""
-    network, tokenizer = LogitsRecorder(model.network), model.tokenizer
+def generate(model: GeneratingPredictor, prepared: PreparedInput, settings: Settings) -> Iterator[Line]:
+    """Yield a line for each token, the stop token included, and one with the whole text.
+
+    A beam search decides at its end: it has no lines for tokens.
+    """
+    tokenizer = model.tokenizer
     settings.check_vocabulary(len(tokenizer))
-    ids: list[int] = []
-    prompts = Prompts([prepared.prompt], prepared.stop)
-    for [token] in stream_tokens(network, network.network.start(*prepared.sources), prompts, settings):
-        ids.append(token.id)
-        yield {"token": _token(model, token.id, network.last), "text": tokenizer.decode(ids)}
-    stopped = len(ids) < settings.max_tokens and prepared.stop is not None
-    if stopped:
-        yield {"token": _token(model, prepared.stop or 0, network.last), "text": tokenizer.decode(ids)}
-    yield {"end": "stop" if stopped else "length", "text": tokenizer.decode(ids)}
+    tokens: deque[Token] = deque()
+    row = Row(prepared.prompt, settings, prepared.stop, keep_logits=True, on_token=tokens.append)
+    stepper = model.engines.stepper(settings=settings)
+    loop = TokenLoop(stepper)
+    loop.add([row], model.start_state(stepper, prepared, settings.max_tokens))
+    while loop.active:
+        loop.step()
+        while tokens:
+            token = tokens.popleft()
+            yield {"token": _token(model, token), "text": tokenizer.decode(_generated(row, prepared))}
+    text = tokenizer.decode(_generated(row, prepared))
+    yield {"end": row.end or "stop", "text": text}
 
 
-def _token(model: Predictor, token: int, logits: Tensor) -> Line:
-    """Return a token with its probability and the most probable alternatives; logits (V,)."""
-    probabilities = logits.softmax(-1)
+def _generated(row: Row, prepared: PreparedInput) -> list[int]:
+    return row.hypotheses[0].ids if row.hypotheses else row.ids[len(prepared.prompt) :]
+
+
+def _token(model: Predictor, token: Token) -> Line:
+    """Return a token with its probability and the most probable alternatives."""
+    assert token.logits is not None
+    probabilities = token.logits.float().softmax(-1)  # (V,)
     best = probabilities.topk(min(ALTERNATIVES, len(probabilities)))
-    pieces = model.tokenizer.pieces([token, *best.indices.tolist()])
+    pieces = model.tokenizer.pieces([token.id, *best.indices.tolist()])
     others = zip(best.indices.tolist(), pieces[1:], best.values.tolist(), strict=True)
     return {
-        "id": token,
+        "id": token.id,
         "word": display_token(pieces[0]),
         "piece": pieces[0].replace("▁", " "),
-        "probability": float(probabilities[token]),
+        "probability": float(probabilities[token.id]),
         "alternatives": [{"id": each, "word": display_token(piece), "probability": p} for each, piece, p in others],
     }
 

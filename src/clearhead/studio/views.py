@@ -11,6 +11,7 @@ from pydantic import Field
 
 from clearhead.look.look import Look
 from clearhead.look.units import rank_units, windows
+from clearhead.look.view import VIEWS
 from clearhead.look.views.cells import cells
 from clearhead.look.views.patches import patch_components
 from clearhead.look.views.positions import Positions, positions
@@ -242,3 +243,40 @@ async def analogy(body: AnalogyBody, request: Request, service: ServiceDep) -> D
     served.require("words", "answer questions about words")
     found = await compute_json(request, served, lambda: served.model.analogy(body.a, body.b, body.c))
     return {"format": "clearhead-analogy-1", "a": body.a, "b": body.b, "c": body.c, "nearest": found}
+
+
+# --- any view ---
+
+
+class ViewBody(InputBody):
+    """A view by its name, and the options that it understands."""
+
+    view: Annotated[str, Field(max_length=60)]
+    kind: str | None = None
+    layer: Index | None = None
+    head: Index | None = None
+    query: Annotated[int | str | None, Field()] = None
+    target: Annotated[str | None, Field(max_length=2000)] = None
+    method: Annotated[str | None, Field(max_length=60)] = None
+
+
+@router.get("/views")
+def every_view() -> list[Document]:
+    """Every view, those from outside the package too: its name, its help and the page that shows it."""
+    found = ((name, VIEWS[name]) for name in VIEWS.names())
+    return [{"name": name, "help": (view.__doc__ or "").split("\n")[0], "page": view.page} for name, view in found]
+
+
+@router.post("/view")
+async def one_view(body: ViewBody, request: Request, service: ServiceDep) -> Document:
+    """A view as data and as a figure."""
+    served = service.get(body.model)
+    item = await read_input(body, served) if body.text or body.image else None
+    options = body.model_dump(include={"kind", "layer", "head", "query", "target", "method"})
+
+    def compute() -> Document:
+        view = served.model.view(body.view, item, **options)
+        return {"view": body.view, "data": view.to_json(), "svg": view.figure().svg()}
+
+    found: Document = await compute_json(request, served, compute)
+    return found

@@ -26,6 +26,7 @@ from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.images import (
     ImagePredictor,
     Images,
+    ImageT,
     check_patches,
     expected,
     load_images,
@@ -148,13 +149,14 @@ def describe(model: Any, images: Images, tokenizer: Tokenizer, settings: Setting
 class Captioner(ImagePredictor, GeneratingPredictor, task=Caption):
     """Writes a sentence about an image."""
 
+    config: Config[CaptionModel]
     verb = "caption"
 
     @overload
-    def caption(self, image: list[Any]) -> list[str]: ...
+    def caption(self, image: list[ImageT]) -> list[str]: ...
     @overload
     def caption(self, image: ImageLike) -> str: ...
-    def caption(self, image: ImageLike | list[Any]) -> str | list[str]:
+    def caption(self, image: ImageLike | list[ImageT]) -> str | list[str]:
         """A sentence about an image; a list gives a list."""
         images = self.image_arrays(image if isinstance(image, list) else [image])
         settings = Settings(max_tokens=self.config.data.max_length)

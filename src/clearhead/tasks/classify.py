@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from clearhead.config import Config
 from clearhead.data import Labelled
 from clearhead.data.batches import pad
 from clearhead.look.inputs import PreparedInput
@@ -86,6 +87,7 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 class Classifier(Predictor, task=Classify):
     """Chooses a label for a text."""
 
+    config: Config[ClassifyModel]
     verb = "classify"
     example_inputs = ("a warm, funny film", "two hours that I will never get back")
 

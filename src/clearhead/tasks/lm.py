@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from clearhead.config import Config
 from clearhead.decode import Prompts, Settings, generate, text_pieces
 from clearhead.errors import ConfigError
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput
@@ -95,6 +96,7 @@ class Lm(RunningTextTask[TextModel]):
 class LanguageModel(GeneratingPredictor, task=Lm):
     """Continues a text."""
 
+    config: Config[TextModel]
     verb = "generate"
 
     @overload
@@ -142,6 +144,10 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         tokens = self.engines.stream(ids, self.special, chosen, window)
         text = text_pieces(tokens, self.tokenizer.decode, before=ids, stops=stops)
         return text if stream else prompt + "".join(text)
+
+    def start_state(self, stepper: Any, prepared: PreparedInput, max_tokens: int) -> Any:
+        window = self.window(len(prepared.prompt) + max_tokens)
+        return stepper.start() if window is None else stepper.start(window=window)
 
     def window(self, tokens: int, cache: int | None = None) -> int | None:
         """How many tokens back a text of this length is attended to; None for all of them."""

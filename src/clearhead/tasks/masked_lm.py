@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from clearhead.config import Config
 from clearhead.errors import ConfigError
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput
 from clearhead.models.lm import MaskedLanguageModel as MaskedLanguageModelNetwork
@@ -75,6 +76,7 @@ class MaskedLm(RunningTextTask[MaskedTextModel]):
 class MaskedLanguageModel(Predictor, task=MaskedLm):
     """Reads a text and says which token it would expect in each place."""
 
+    config: Config[MaskedTextModel]
     verb = "look"
 
     @torch.inference_mode()

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from clearhead.config import Config
 from clearhead.data import Tagged
 from clearhead.data.batches import pad
 from clearhead.errors import ProbeError
@@ -78,6 +79,7 @@ class Tag(TextLabelTask[TagModel, Tagged]):
 class Tagger(Predictor, task=Tag):
     """Chooses a tag for each word of a text that is split at white space."""
 
+    config: Config[TagModel]
     verb = "tag"
     example_inputs = ("the old dog sees a small cat",)
 

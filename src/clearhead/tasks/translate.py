@@ -146,6 +146,7 @@ class Translator(GeneratingPredictor, task=Translate):
     only seen short texts makes nothing good of a long one.
     """
 
+    config: Config[TranslateModel]
     verb = "translate"
     example_inputs = (
         "She has a red car.",

@@ -25,6 +25,7 @@ from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.images import (
     ImagePredictor,
     Images,
+    ImageT,
     check_patches,
     expected,
     load_images,
@@ -128,14 +129,15 @@ def augment(images: Tensor, amount: float) -> Tensor:
 class ImageClassifier(ImagePredictor, task=Vision):
     """Chooses a label for an image."""
 
+    config: Config[VisionModel]
     verb = "classify"
 
     @overload
-    def classify(self, item: list[Any]) -> list[Classification]: ...
+    def classify(self, item: list[ImageT]) -> list[Classification]: ...
     @overload
     def classify(self, item: ImageLike) -> Classification: ...
     @torch.inference_mode()
-    def classify(self, item: ImageLike | list[Any]) -> Classification | list[Classification]:
+    def classify(self, item: ImageLike | list[ImageT]) -> Classification | list[Classification]:
         """The label of an image, with the probability of each; a list gives a list."""
         images = self.image_arrays(item if isinstance(item, list) else [item])
         found: list[Classification] = []

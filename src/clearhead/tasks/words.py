@@ -285,6 +285,7 @@ def human_scores(vectors: NDArray[Any], words: list[str]) -> tuple[Score, ...]:
 class WordVectors(Predictor, task=Words):
     """Answers questions about words by their vectors."""
 
+    config: Config[WordsModel]
     verb = "words"
     usage = "neighbours WORD"
     reads = "words"

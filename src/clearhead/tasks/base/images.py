@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from clearhead.data.images import ImageLike
 
 Images = NDArray[np.uint8]  # (N, height, width, C)
+ImageT = TypeVar("ImageT", bound="ImageLike")  # a list of any one kind of image
 
 
 class ImagePredictor(Predictor):

@@ -336,12 +336,17 @@ class GeneratingPredictor(Predictor):
         """Settings with the defaults of an input."""
         return Settings.create(**{"max_tokens": prepared.max_tokens, "beam_width": prepared.beam_width, **settings})
 
+    @torch.inference_mode()
+    def start_state(self, stepper: Any, prepared: PreparedInput, max_tokens: int) -> Any:
+        """The state of an engine or of the network that has read the sources of an input."""
+        return stepper.start(*prepared.sources)
+
     def generate_ids(self, prepared: PreparedInput, **settings: Any) -> list[int]:
         """The tokens of the best text, without the stop token, by the network itself."""
-        with torch.inference_mode():
-            state = cast(Any, self.network).start(*prepared.sources)
+        chosen = self.generation_settings(prepared, **settings)
+        state = self.start_state(self.network, prepared, chosen.max_tokens)
         prompts = Prompts([prepared.prompt], prepared.stop)
-        [[best, *_]] = generate(cast(Any, self.network), state, prompts, self.generation_settings(prepared, **settings))
+        [[best, *_]] = generate(cast(Any, self.network), state, prompts, chosen)
         return best.ids
 
     def _look_at_output(self, prepared: PreparedInput, ids: Sequence[int]) -> Look:
