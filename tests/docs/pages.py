@@ -1,8 +1,8 @@
 """The fenced blocks of a Markdown page: what is run, what is shown, and what is left out for a reason.
 
     ```python                     run in one namespace per page
-    ```python title="sort.py"     written to that file, whatever the language, and not run
-    ```shell, ```bash             run by `bash -e`
+    ```python title="sort.py"     written to that file before anything is run, whatever the language
+    ```shell, ```bash             run by `bash -e`; what is exported stays for the page
     ```console                    lines after `$ ` are run, the others are their output
     ```text                       after one of these: its output
     <!-- not run: reason -->      just before a block: it is left out
@@ -23,7 +23,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 PYTHON = "python"
 SHELL = ("shell", "bash", "console")
-SHOWN = ("text", "yaml", "json", "js")  # never run by themselves
+SHOWN = ("text", "yaml", "json", "js", "toml")  # never run by themselves
 
 _FENCE = re.compile(r"^```(\S*)(.*)$")
 _MARK = re.compile(r"<!-- (not run|needs data): (.+?) -->", re.DOTALL)
@@ -65,7 +65,13 @@ def blocks(page: Path, root: Path = ROOT) -> list[Block]:
     """The blocks of a page in their order; a text block that follows a run block becomes its output."""
     found: list[Block] = []
     for each in _fenced(page, root):
-        if each.language == "text" and not each.file and found and found[-1].is_run and _adjacent(page, found[-1], each):
+        if (
+            each.language == "text"
+            and not each.file
+            and found
+            and found[-1].is_run
+            and _adjacent(page, found[-1], each)
+        ):
             found[-1] = replace(found[-1], output=each.code)
         else:
             found.append(each)

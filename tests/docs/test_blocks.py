@@ -70,11 +70,7 @@ class Reader:
         self.environment.pop("CLEARHEAD_PLUGINS", None)
 
     def follow(self, block: Block) -> None:
-        if block.file:
-            file = self.folder / block.file
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(block.code + "\n", encoding="utf-8")
-        elif block.language == PYTHON:
+        if block.language == PYTHON:
             self.compare(block.where, block.output, self.run_python(block))
         else:
             for command in commands(block):
@@ -100,8 +96,9 @@ class Reader:
     def run_shell(self, page: str, command: Command) -> str:
         """Standard output and errors; a server is started in the background and stays until the page ends."""
         rest = SERVERS.sub(lambda found: self.start(page, found), command.text)
+        exported = self.folder / ".environment"
         done = subprocess.run(
-            ["bash", "-e", "-c", self.with_ports(rest)],
+            ["bash", "-e", "-c", f"trap 'env -0 > {exported}' EXIT\n{self.with_ports(rest)}"],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -114,6 +111,8 @@ class Reader:
         # A page may show an error of Clearhead, which ends with exit code 2; it then shows the sentence.
         if done.returncode and not (done.returncode == 2 and command.output):
             pytest.fail(f"{page}:{command.line}: exit code {done.returncode}\n{rest}\n{done.stdout}", pytrace=False)
+        variables = exported.read_text(encoding="utf-8").split("\0")
+        self.environment = dict(variable.split("=", 1) for variable in variables if variable)
         return done.stdout
 
     def start(self, page: str, found: re.Match[str]) -> str:
@@ -163,10 +162,13 @@ def reader(tmp_path: Path, commands_folder: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: Path, reader: Reader) -> None:
-    for block in blocks(page):
-        if block.not_run or (block.needs_data and not DATA) or not (block.is_run or block.file):
-            continue
-        reader.follow(block)
+    every = blocks(page)
+    for block in every:
+        if block.file:
+            (reader.folder / block.file).write_text(f"{block.code}\n", encoding="utf-8")
+    for block in every:
+        if block.is_run and not block.not_run and (DATA or not block.needs_data):
+            reader.follow(block)
 
 
 def test_every_block_has_a_language_and_few_are_left_out() -> None:
