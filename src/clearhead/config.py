@@ -34,9 +34,9 @@ class Section(BaseModel):
 class TokenizerConfig(Section):
     """How text becomes token ids."""
 
-    kind: TokenizerKind = Field("bpe", description="the scheme that cuts text into tokens")
-    size: int = Field(8000, ge=8, description="most tokens in the vocabulary, special ones included")
-    lowercase: bool = Field(False, description="fold capitals before cutting")
+    kind: TokenizerKind = Field("bpe", description="tokenizer algorithm")
+    size: int = Field(8000, ge=8, description="maximum vocabulary size, special tokens included")
+    lowercase: bool = Field(False, description="lowercase text first")
 
 
 class DataConfig(Section):
@@ -47,50 +47,50 @@ class DataConfig(Section):
     source: str | None = Field(None, description="column or language of the input side")
     target: str | None = Field(None, description="column or language of the output side")
     encoding: str = Field("utf-8", description="text encoding of the files")
-    validation: float = Field(0.05, ge=0, lt=1, description="share held out where the data has no own validation part")
-    batch_tokens: int = Field(4096, ge=1, description="padded tokens in one batch, on its longer side")
-    max_length: int = Field(256, ge=1, description="longest sequence kept, in tokens")
+    validation: float = Field(0.05, ge=0, lt=1, description="share held out where the data has no validation part")
+    batch_tokens: int = Field(4096, ge=1, description="tokens in one batch, padding included, on its longer side")
+    max_length: int = Field(256, ge=1, description="maximum sequence length in tokens")
     augment: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="how far training images are turned and moved, or share of a training text's tokens hidden",
+        description="strength of image augmentation, or share of a training text's tokens hidden",
     )
 
 
 class TrainConfig(Section):
     """How a model learns."""
 
-    seed: int = Field(1, ge=0, description="fixes every random choice")
-    max_steps: int = Field(2000, ge=0, description="updates of the weights")
-    max_minutes: float | None = Field(None, gt=0, description="stop by then; the schedule fits itself to it")
+    seed: int = Field(1, ge=0, description="random seed")
+    max_steps: int = Field(2000, ge=0, description="training steps")
+    max_minutes: float | None = Field(None, gt=0, description="time limit in minutes; the schedule ends with it")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon for the matrices, adamw for the rest")
-    learning_rate: float = Field(1e-3, gt=0, description="highest rate of adamw")
-    matrix_rate: float = Field(0.02, gt=0, description="highest rate of muon")
-    weight_decay: float = Field(0.01, ge=0, description="pull of the matrices towards zero")
-    betas: tuple[float, float] = Field((0.9, 0.98), description="memory of adamw's two averages")
-    schedule: ScheduleName = Field("inverse_sqrt", description="how the rate falls after the warm-up")
-    warmup: float = Field(0.1, ge=0, le=1, description="share of the training in which the rate rises")
-    decay: float = Field(0.3, ge=0, le=1, description="share at the end in which it falls (stable)")
-    clip: float | None = Field(1.0, gt=0, description="longest gradient; none = any")
-    accumulate: int = Field(1, ge=1, description="batches for one update")
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over all labels")
-    average: float = Field(0.0, ge=0, lt=1, description="decay of the running average of the weights; 0 = none")
-    start_from: str | None = Field(None, description="a trained model whose weights it begins with, where they fit")
-    beam: int = Field(4, ge=1, description="hypotheses kept when the last evaluation translates; 1 = greedy")
+    learning_rate: float = Field(1e-3, gt=0, description="peak learning rate of adamw")
+    matrix_rate: float = Field(0.02, gt=0, description="peak learning rate of muon")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay of the matrices")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="adamw's decay rates")
+    schedule: ScheduleName = Field("inverse_sqrt", description="learning-rate schedule after the warm-up")
+    warmup: float = Field(0.1, ge=0, le=1, description="share of the training for the warm-up")
+    decay: float = Field(0.3, ge=0, le=1, description="share of the training for the final decay (stable)")
+    clip: float | None = Field(1.0, gt=0, description="maximum norm of the gradient; none = no clipping")
+    accumulate: int = Field(1, ge=1, description="gradient accumulation: batches per step")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="label smoothing")
+    average: float = Field(0.0, ge=0, lt=1, description="decay of the moving average of the weights (EMA); 0 = none")
+    start_from: str | None = Field(None, description="run whose weights training starts from, where they fit")
+    beam: int = Field(4, ge=1, description="beam width of the last evaluation; 1 = greedy")
     sampling: float = Field(
-        0.0, ge=0, le=1, description="share of target tokens taken from the model itself, at the end"
+        0.0, ge=0, le=1, description="scheduled sampling: final share of inputs that are the model's own predictions"
     )
     evaluate_every: int = Field(500, ge=1, description="steps between evaluations")
-    patience: int | None = Field(None, ge=1, description="evaluations without improvement before it stops")
+    patience: int | None = Field(None, ge=1, description="early stopping: evaluations without improvement")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
-    keep: int = Field(2, ge=1, description="checkpoints kept")
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where it computes")
+    keep: int = Field(2, ge=1, description="number of checkpoints to keep")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device")
     precision: Literal["auto", "float32", "bfloat16"] = Field("auto", description="auto: bfloat16 where it is native")
     compile: Literal["auto", "yes", "no"] = Field("auto", description="torch.compile: auto where it is known to help")
-    recompute: bool = Field(False, description="keep no activations inside blocks: less memory, more time")
-    strategy: Literal["ddp", "fsdp"] = Field("ddp", description="many processes: whole copies, or shards")
-    deterministic: bool = Field(True, description="the same weights from the same seed, to the last bit")
+    recompute: bool = Field(False, description="activation checkpointing: less memory, more time")
+    strategy: Literal["ddp", "fsdp"] = Field("ddp", description="several processes: replicas (ddp) or shards (fsdp)")
+    deterministic: bool = Field(True, description="bit-identical weights for the same seed")
 
     @model_validator(mode="after")
     def _schedule_fits(self) -> Self:

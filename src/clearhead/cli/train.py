@@ -14,6 +14,7 @@ import typer
 
 from clearhead.cli.eval import print_scores
 from clearhead.cli.output import Json, console, print_json
+from clearhead.tasks import TASKS
 
 if TYPE_CHECKING:
     from clearhead.config import AnyConfig
@@ -27,7 +28,7 @@ def train(
     what: Annotated[
         str,
         typer.Argument(
-            help="Task (translate, lm, classify, tag, vision, caption or words), or the path of a RECIPE.yaml."
+            help=f"Task ({', '.join(TASKS.builtin())}), or the path of a RECIPE.yaml."
         ),
     ],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings to change: section.key=value …")] = None,

@@ -1,4 +1,4 @@
-"""What a training would take, before it begins: parameters, memory and time, from a few real steps."""
+"""`clearhead train --dry-run`: parameters, memory and time of a training, measured on a few real steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENOUGH = 5.0  # seconds after which no more steps are timed
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a training would take."""
+    """The cost of a training."""
 
     parameters: dict[str, int]  # by part
     memory: dict[str, int]  # bytes, by what for
@@ -35,12 +35,12 @@ class Estimate:
 
     @property
     def minutes(self) -> float:
-        """All steps; evaluations come on top."""
+        """Time of all steps, without evaluations."""
         return self.steps * self.seconds_per_step / 60
 
 
 def estimate(config: AnyConfig, note: Callable[[str], None] = lambda _text: None) -> Estimate:
-    """Make a few steps in a folder that goes away."""
+    """Run a few steps in a temporary folder."""
     steps: list[Step] = []
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         callbacks = Callbacks(on_step=lambda step, _: steps.append(step), on_note=note)
@@ -63,7 +63,7 @@ def estimate(config: AnyConfig, note: Callable[[str], None] = lambda _text: None
 
 
 def parts_of(model: nn.Module) -> dict[str, int]:
-    """The parameters in each part of a model; those that two parts share count for the first."""
+    """The number of parameters of each part of a model; shared ones count for the first."""
     counts: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         part = ".".join(name.split(".")[:2])  # encoder.tokens, encoder.stack
@@ -72,7 +72,7 @@ def parts_of(model: nn.Module) -> dict[str, int]:
 
 
 def _steps(config: AnyConfig, seconds: float) -> int:
-    """As many as are asked for, or fit in the minutes."""
+    """`max_steps`, or as many as fit into `max_minutes`."""
     minutes = config.train.max_minutes
     fitting = config.train.max_steps if minutes is None else round(60 * minutes / seconds)
     return min(config.train.max_steps, fitting)
@@ -97,7 +97,7 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
 
 @contextmanager
 def _kept_for_backward() -> Iterator[dict[int, int]]:
-    """The bytes of all that the forward pass keeps for the gradient, by address: what is kept twice counts once."""
+    """Bytes that the forward pass saves for the backward pass, by address, so that shared storage counts once."""
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:

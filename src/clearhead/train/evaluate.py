@@ -1,4 +1,4 @@
-"""How good a finished model is: on the validation part of its own data, or on all of another dataset."""
+"""`clearhead eval`: scores of a finished model, on its validation part or on all of another dataset."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from clearhead.train.device import Device
 
 @dataclass(frozen=True)
 class Confusion:
-    """How often each label (row) was taken for each (column)."""
+    """Confusion matrix: rows are right labels, columns predictions."""
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]  # (C, C)
 
     def classes(self) -> Iterator[dict[str, Any]]:
-        """Of each label: its examples, and how many of those predicted and of those wanted are right."""
+        """Number of examples, precision, recall and F1 of each label."""
         predicted = [sum(column) for column in zip(*self.counts, strict=True)]
         for place, (label, row) in enumerate(zip(self.labels, self.counts, strict=True)):
             wanted, hits = sum(row), row[place]
@@ -41,7 +41,7 @@ class Confusion:
             }
 
     def largest(self, most: int = 10) -> list[tuple[str, str, int]]:
-        """(right label, what it was taken for, how often), the most frequent mistakes first."""
+        """(right label, predicted label, count), the most frequent mistakes first."""
         mistakes = [
             (right, taken, count)
             for right, row in zip(self.labels, self.counts, strict=True)
@@ -53,7 +53,7 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Detailed(Evaluation):
-    """An evaluation that says what was measured, and where a classifier errs."""
+    """An evaluation with the name of its data and, for labels, the confusion matrix."""
 
     data: str = ""
     confusion: Confusion | None = None
@@ -88,7 +88,7 @@ def evaluate(run: str | Path, data: str | None = None, note: Callable[[str], Non
 
 @contextmanager
 def _folder(run: Run, data: str | None) -> Iterator[Path]:
-    """The run's own files are there already; those of other data are not kept."""
+    """The run's checkpoint folder with its prepared data, or a temporary one for other data."""
     if data is None and run.checkpoints.is_dir():
         yield run.checkpoints
         return

@@ -1,4 +1,4 @@
-"""A finished run made small enough to send, deploy or publish: what is needed to use it, and what tells of it.
+"""`clearhead pack`: a small copy of a finished run, to send, deploy or publish.
 
 config.yaml, tokenizer.json, card.md    as they are
 model.safetensors                       each weight once, in float16 if asked for
@@ -29,7 +29,7 @@ MOMENTS = 12  # most files of it
 
 @dataclass(frozen=True)
 class Part:
-    """A file or folder of a run, and how many bytes it takes there and in the pack; none where it is left out."""
+    """A file or folder of a run, and its bytes before and after; None if it is left out."""
 
     name: str
     before: int
@@ -37,7 +37,7 @@ class Part:
 
 
 def pack(run: Path, out: Path, half: bool = False) -> list[Part]:
-    """Write a small copy of a finished run to a new directory, and say what became of each of its parts."""
+    """Write a small copy of a finished run to a new directory; returns the size of each part before and after."""
     source = Run.open(run)
     if out.exists():
         raise ConfigError(f"{out} is there already; choose another --out")
@@ -56,7 +56,7 @@ def pack(run: Path, out: Path, half: bool = False) -> list[Part]:
 
 @contextmanager
 def _new(out: Path) -> Iterator[Path]:
-    """A folder under another name, which gets its own only when it is whole."""
+    """A temporary folder that is renamed to `out` when it is complete."""
     temporary = out.with_name(f".{out.name}.part")
     with write_errors(out):
         shutil.rmtree(temporary, ignore_errors=True)
@@ -69,7 +69,7 @@ def _new(out: Path) -> Iterator[Path]:
 
 
 def thinned(lines: Sequence[str], room: int = METRICS) -> list[str]:
-    """The evaluations among the lines of metrics.jsonl, and as many of the training steps as the room is left for."""
+    """All evaluations of metrics.jsonl, and as many training steps as fit, evenly spaced."""
     measured = [(number, line, part) for number, line in enumerate(lines) if (part := _part(line))]
     kept: list[tuple[int, str]] = []
     for wanted in ("validation", "train"):
@@ -82,7 +82,7 @@ def thinned(lines: Sequence[str], room: int = METRICS) -> list[str]:
 
 
 def _part(line: str) -> Any:
-    """What a line is about; nothing for one that a kill has torn."""
+    """The `part` of a line; None for a line that a killed process left unfinished."""
     try:
         return json.loads(line)["part"]
     except ValueError:
@@ -99,7 +99,7 @@ def _copy_attention(source: Path, target: Path) -> None:
 
 
 def evenly(sizes: Sequence[int], room: int, most: int | None = None) -> list[int]:
-    """Places from the first to the last, evenly spaced: all, or at most so many that they surely fit into the room."""
+    """Evenly spaced indices from the first to the last: all, or as many as fit into `room` bytes."""
     count = min(len(sizes), len(sizes) if most is None else most)
     if count == len(sizes) and sum(sizes) <= room:
         return list(range(count))

@@ -1,4 +1,4 @@
-"""Transfer: a new model begins with what a trained one has learned, where the two have a part in common.
+"""Transfer: a new model starts from the weights of a trained one, where the two have parts in common.
 
     trained for           a new model for       takes over
     the same task         the same task         every weight of the same name; a layer that gives labels, if they are
@@ -6,9 +6,9 @@
     lm, classify, tag     lm, classify, tag     the encoder: token vectors, positions, blocks
     words                 anything with text    the vectors of the tokens that are words
 
-A weight fits if its shape is the same; where none does, the new model keeps its random start. With weights comes the
-tokenizer they were trained with, since a row of an embedding means something only together with it. Word vectors are
-found by the word itself, so there the new run learns a tokenizer of its own.
+A weight fits if its shape is the same; the others keep their random initialisation. The tokenizer comes with the
+weights, since a row of an embedding means nothing without it. Word vectors are found by the word itself, so there the
+new run trains its own tokenizer.
 
     V tokens of the new model, D width
 """
@@ -42,7 +42,7 @@ LISTED = 6  # most names in a sentence
 
 
 def start_run(config: AnyConfig) -> Run | None:
-    """The trained run that a new one is to begin with, if any; one that cannot serve is refused before data is read."""
+    """The run of `train.start_from`, if any; one that does not fit is refused before any data is read."""
     name = config.train.start_from
     if name is None:
         return None
@@ -57,12 +57,12 @@ def start_run(config: AnyConfig) -> Run | None:
 
 
 def start_tokenizer(trained: Run, config: AnyConfig) -> Tokenizer | None:
-    """The tokenizer that comes with the weights of a trained run."""
+    """The tokenizer that comes with the weights; None where only word vectors are taken."""
     return None if _gives_vectors(run_config(trained).task, config.task) else trained.load_tokenizer()
 
 
 def transfer(trained: Run, model: nn.Module, task: Task[Any]) -> list[str]:
-    """Give a new model what the trained run has for it; the sentences say what that is."""
+    """Copy what fits from a trained run into a new model; returns sentences that say what was copied."""
     if _gives_vectors(run_config(trained).task, task.config.task):
         assert task.tokenizer is not None
         return [take_vectors(trained, model, task.tokenizer)]
@@ -74,7 +74,7 @@ def transfer(trained: Run, model: nn.Module, task: Task[Any]) -> list[str]:
 
 @torch.no_grad()
 def take_weights(trained: Run, model: nn.Module, task: Task[Any]) -> list[str]:
-    """Copy each weight that plays the same part in both models and has the same shape."""
+    """Copy every weight that has the same role and shape in both models."""
     theirs, meta = load_weights(trained, run_config(trained))
     there, here = run_config(trained), task.config
     same_labels = meta.labels == task.meta.labels
@@ -97,7 +97,7 @@ def take_weights(trained: Run, model: nn.Module, task: Task[Any]) -> list[str]:
 
 
 def counterpart(name: str, here: str, there: str, same_labels: bool = True) -> str | None:
-    """What a weight of a model for `here` is called in a model for `there`; none if there is nothing like it."""
+    """The name in a model of task `there` of a weight in a model of task `here`; None if it has no counterpart."""
     if here == there:
         return name if same_labels or not name.startswith("output.") else None
     ours, theirs = TASKS[here].text_encoder, TASKS[there].text_encoder
@@ -108,7 +108,7 @@ def counterpart(name: str, here: str, there: str, same_labels: bool = True) -> s
 
 
 def _saved_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Weights, and statistics of batch norms; what two parts share has the name of the first."""
+    """Parameters and persistent buffers; a shared one has its first name."""
     saved = model.state_dict().keys()
     named = chain[tuple[str, Tensor]](model.named_parameters(), model.named_buffers())
     return {name: tensor for name, tensor in named if name in saved}
@@ -122,7 +122,7 @@ def _clear_padding(model: nn.Module) -> None:
 
 
 def _summary(trained: Run, own: dict[str, Tensor], taken: list[str], tokenizer: str) -> str:
-    """How much of the new model is not new, and what is."""
+    """How many weights were copied, and which are new."""
     weights = {name: tensor.numel() for name, tensor in own.items() if isinstance(tensor, nn.Parameter)}
     parameters = sum(weights.get(name, 0) for name in taken)
     new = [name for name in own if name not in taken]
@@ -140,7 +140,7 @@ def _listed(new: list[str]) -> str:
 
 
 def _other_meanings(trained: Run, config: AnyConfig, taken: Iterable[str]) -> list[str]:
-    """A sentence about settings under which the blocks that were taken compute something else."""
+    """A sentence about settings that change what the copied blocks compute."""
     there, here = run_config(trained).model, config.model
     other = [key for key in MEANINGS if getattr(there, key, None) != getattr(here, key, None)]
     if not other or not any(".blocks." in name for name in taken):
@@ -150,7 +150,7 @@ def _other_meanings(trained: Run, config: AnyConfig, taken: Iterable[str]) -> li
 
 
 def _written(value: object) -> str:
-    """As one types it on the command line."""
+    """As on the command line."""
     return str(value).lower()
 
 
@@ -159,7 +159,7 @@ def _written(value: object) -> str:
 
 @torch.no_grad()
 def take_vectors(trained: Run, model: nn.Module, tokenizer: Tokenizer) -> str:
-    """Give each token that is a word its vector, about as long as the random ones; other tokens keep theirs."""
+    """Copy the vector of every token that is a word, scaled to the length of the random ones."""
     theirs = trained.load_tokenizer()
     assert theirs is not None
     vectors = load_weights(trained, run_config(trained))[0]["center.weight"].float()  # SkipGram.vectors
