@@ -31,6 +31,7 @@ from clearhead.cli import (
     predict,
     serve,
     studio,
+    tag,
     train,
     translate,
     words,
@@ -53,6 +54,7 @@ app.command("compare")(compare.compare)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
 app.command("classify")(classify.classify)
+app.command("tag")(tag.tag)
 app.command("caption")(caption.caption)
 app.command("embed")(embed.embed)
 app.command("predict")(predict.predict)

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 from clearhead.errors import ConfigError, nearest
 
-
 _RENAMED = {  # since version 0.1
     "longest": "max_tokens",
     "forced": "prefix_tokens",

@@ -50,7 +50,8 @@ class ServedModel:
     def require(self, verb: str, meaning: str = "") -> None:
         """Refuse what a model of another task does; `meaning` is the verb in a sentence."""
         if self.model.verb != verb:
-            raise RequestError(400, "wrong_model", str(self.model.wrong_verb(meaning or verb)))
+            message = f"{self.name}: cannot {meaning or verb}: it is {self.model.description}"
+            raise RequestError(400, "wrong_model", message)
 
     def require_generation(self) -> None:
         """Refuse to generate where it cannot continue a text."""

@@ -77,7 +77,7 @@ class MaskedLanguageModel(Predictor, task=MaskedLm):
     """Reads a text and says which token it would expect in each place."""
 
     config: Config[MaskedTextModel]
-    verb = "look"
+    verb = "predict"
 
     @torch.inference_mode()
     def fill_in(self, text: str) -> str:

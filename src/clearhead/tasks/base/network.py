@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import torch
 from torch import Tensor, nn
 
 from clearhead.config import AnyConfig
@@ -22,12 +21,10 @@ def build_network(config: AnyConfig, sizes: Sizes) -> nn.Module:
 def load_network(run: Run, config: AnyConfig) -> tuple[nn.Module, ModelMeta]:
     """The finished network of a run in evaluation mode, and what the data decided about it."""
     stored, meta = run.load_weights()
-    outline = _outline(config, meta.sizes)
-    tensors = _with_tied(stored, outline)
-    if problem := _misfit(tensors, outline.state_dict()):
+    network = _outline(config, meta.sizes)
+    tensors = _with_tied(stored, network)
+    if problem := _misfit(tensors, network.state_dict()):
         raise RunError(f"{run.path}: model.safetensors does not fit config.yaml: {problem}")
-    with without_initialisation():
-        network = TASKS[config.task].build(config.model, meta.sizes)
     network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     return network.eval(), meta
 
@@ -59,8 +56,8 @@ def parameter_count(network: nn.Module) -> int:
 
 
 def _outline(config: AnyConfig, sizes: Sizes) -> nn.Module:
-    """The network without memory for its weights."""
-    with torch.device("meta"):
+    """The network, its weights not yet drawn; on torch's meta device it would take a second longer to import."""
+    with without_initialisation():
         return TASKS[config.task].build(config.model, sizes)
 
 

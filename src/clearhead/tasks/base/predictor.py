@@ -32,7 +32,7 @@ from clearhead.decode import Prompts, Settings, SpecialTokens, generate
 from clearhead.engines.engine import Engines
 from clearhead.errors import ClearheadError, ProbeError, WrongTaskError
 from clearhead.look.inputs import PreparedInput, display_token
-from clearhead.run import Description, Run, describe, find
+from clearhead.run import BUNDLED, Description, Run, describe, find
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.network import load_network
 from clearhead.tasks.base.task import Task, Workspace
@@ -122,9 +122,9 @@ class Predictor:
 
     def wrong_verb(self, verb: str) -> WrongTaskError:
         """The error of a verb that belongs to another task."""
-        return WrongTaskError(
-            f"{self.name}: cannot {verb}: it is {self.description} (clearhead {self.verb} {self.name} {self.usage})"
-        )
+        model = self.name if self.run.path.parent == BUNDLED else self.run.path
+        command = f"clearhead {self.verb} {model} {self.usage}"
+        return WrongTaskError(f"{self.name}: cannot {verb}: it is {self.description} ({command})")
 
     if not TYPE_CHECKING:
 
