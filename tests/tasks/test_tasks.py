@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import clearhead
+from clearhead.cli.main import _run
 from clearhead.data import builtin
 from clearhead.errors import ConfigError, DataError, RunError
 from clearhead.tasks import default_config, override_config
@@ -106,8 +107,14 @@ def test_images_are_classified_and_described(tmp_path: Path) -> None:
     assert isinstance(use("caption", tmp_path / "b").caption(builtin.examples("captions")[0].image), str)
 
 
-def test_words_are_tagged(tmp_path: Path) -> None:
-    assert [word for word, _ in use("tag", tmp_path).tag("the dog barks")] == ["the", "dog", "barks"]
+def test_words_are_tagged_one_text_or_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = use("tag", tmp_path)
+    found = model.tag("the dog barks")
+    assert [word for word, _ in found] == ["the", "dog", "barks"]
+    assert model.tag(["the dog barks", "", "a cat"]) == [found, [], model.tag("a cat")]
+    capsys.readouterr()
+    assert _run(["tag", str(model.folder), "the dog barks"], debug=True) == 0
+    assert capsys.readouterr().out == "".join(f"{word}\t{tag}\n" for word, tag in found)
 
 
 def test_data_of_the_wrong_kind_is_refused_by_name(tmp_path: Path) -> None:
