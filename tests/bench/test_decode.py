@@ -186,7 +186,7 @@ def test_text_is_counted_in_sentences_per_second() -> None:
 )
 def test_the_engines_translate_real_text_alike(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    model = decode.load(decode.TEXT_MODEL)
+    model = decode.Translator.load(decode.TEXT_MODEL)
     sources = decode.held_out(model, 23)
     assert len(sources) == 23
     settings = decode.Settings(beam_width=decode.BEAMS)
