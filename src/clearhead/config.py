@@ -47,14 +47,16 @@ class DataConfig(Section):
     source: str | None = Field(None, description="column or language of the input side")
     target: str | None = Field(None, description="column or language of the output side")
     encoding: str = Field("utf-8", description="text encoding of the files")
-    validation: float = Field(0.05, ge=0, lt=1, description="share held out where the data has no validation part")
+    validation: float | None = Field(
+        None, ge=0, lt=1, description="share held out where the data has no validation part; none = 5 %, less of much"
+    )
     batch_tokens: int = Field(4096, ge=1, description="tokens in one batch, padding included, on its longer side")
     max_length: int = Field(256, ge=1, description="maximum sequence length in tokens")
     augment: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="strength of image augmentation, or share of a training text's tokens hidden",
+        0.0, ge=0, le=1, description="strength of image augmentation, or share of a training text's tokens hidden"
+    )
+    image_size: int | None = Field(
+        None, ge=1, description="side of the centre square that images are scaled to; none = as they are if all equal"
     )
 
 
@@ -62,8 +64,10 @@ class TrainConfig(Section):
     """How a model learns."""
 
     seed: int = Field(1, ge=0, description="random seed")
-    max_steps: int = Field(2000, ge=0, description="training steps")
-    max_minutes: float | None = Field(None, gt=0, description="time limit in minutes; the schedule ends with it")
+    max_steps: int | None = Field(2000, ge=0, description="training steps; none = as many as fit into max_minutes")
+    max_minutes: float | None = Field(
+        None, gt=0, description="time limit in minutes, from reading the data to the last evaluation"
+    )
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon for the matrices, adamw for the rest")
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate of adamw")
     matrix_rate: float = Field(0.02, gt=0, description="peak learning rate of muon")
@@ -81,8 +85,10 @@ class TrainConfig(Section):
     sampling: float = Field(
         0.0, ge=0, le=1, description="scheduled sampling: final share of inputs that are the model's own predictions"
     )
-    evaluate_every: int = Field(500, ge=1, description="steps between evaluations")
+    evaluations: int = Field(6, ge=1, description="evaluations in all, evenly spread; the last one ends the training")
+    evaluate_every: int | None = Field(None, ge=1, description="steps between evaluations; none = evenly spread")
     patience: int | None = Field(None, ge=1, description="early stopping: evaluations without improvement")
+    metric: str | None = Field(None, description="what early stopping watches: loss or a score; none = the task's")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
     keep: int = Field(2, ge=1, description="number of checkpoints to keep")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device")
@@ -96,6 +102,8 @@ class TrainConfig(Section):
     def _schedule_fits(self) -> Self:
         if self.schedule == "inverse_sqrt" and self.warmup == 0:
             raise ConfigError("schedule=inverse_sqrt falls from where the warm-up ends: warmup must be above 0")
+        if self.max_steps is None and self.max_minutes is None:
+            raise ConfigError("nothing ends the training: give max_steps or max_minutes")
         return self
 
 

@@ -62,6 +62,19 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     with _replacing(path) as temporary:
         # Tied weights share memory, which safetensors refuses: each name gets its own copy.
         save_file({name: tensor.clone() for name, tensor in tensors.items()}, temporary, dict(metadata or {}))
+        if metadata:
+            _sort_metadata(temporary)
+
+
+def _sort_metadata(path: Path) -> None:
+    """safetensors writes the metadata in a random order; sorted, equal tensors are equal files."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        file.seek(8)
+        file.write(text.ljust(size))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from clearhead.data.images import image_digest, load_pixels, normalize, pixels
+from clearhead.data.images import common_shape, image_digest, load_pixels, normalize, pixels
 from clearhead.errors import DataError
 
 
@@ -76,15 +76,25 @@ def test_bytes_that_are_no_good_are_one_sentence(content: bytes, sentence: str) 
         pixels(content, size=8)
 
 
-def test_images_are_loaded_in_the_size_of_the_first(tmp_path: Path) -> None:
+def test_images_of_several_sizes_become_squares(tmp_path: Path) -> None:
+    path = tmp_path / "b.png"
+    Image.fromarray(array(29, 19)).save(path)
+    loaded = load_pixels([array(17, 23, 1), path, path])
+    assert (loaded.shape, loaded.dtype) == ((3, 16, 16, 3), np.uint8)  # the median of 17, 19, 19, in eights
+    assert np.array_equal(loaded[1], pixels(path, size=16, channels=3))
+    assert load_pixels([array(300, 200), array(100, 700)]).shape == (2, 64, 64, 3)
+    assert load_pixels([array(4, 5), array(5, 4)]).shape == (2, 8, 8, 3)
+    assert common_shape([array(4, 5), path], size=10) == (10, 10, 3)
+
+
+def test_images_of_one_size_stay_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "b.png"
     Image.fromarray(array(9, 6)).save(path)
-    loaded = load_pixels([array(4, 4, 1), path])
-    assert (loaded.shape, loaded.dtype) == ((2, 4, 4, 1), np.uint8)
-    assert np.array_equal(loaded[1], pixels(path, size=4, channels=1))
-    assert load_pixels([path], shape=(5, 5, 3)).shape == (1, 5, 5, 3)
-    with pytest.raises(DataError, match=r"b\.png: is 9 × 6 pixels where others are 4 × 5; scale them first"):
-        load_pixels([array(4, 5), path])
+    loaded = load_pixels([array(9, 6), path])
+    assert np.array_equal(loaded, np.stack([array(9, 6), array(9, 6)]))
+    scaled = load_pixels([path], shape=(5, 7, 1))
+    assert np.array_equal(scaled[0], pixels(path, size=(5, 7), channels=1))
+    assert scaled.shape == (1, 5, 7, 1)
 
 
 def test_normalised_pixels_are_those_of_torch_to_the_last_bit() -> None:

@@ -36,7 +36,8 @@ def test_the_numbers_are_those_of_the_training(config: AnyConfig, tmp_path: Path
     assert 8 * parameters <= found.memory["optimizer"] < 8 * parameters + 1000  # adamw's two averages, and its counts
     assert "average" not in found.memory
     assert (found.steps, found.unit, found.per_step) == (2000, "tokens", 200)
-    assert found.minutes == pytest.approx(2000 * found.seconds_per_step / 60)
+    assert found.evaluations == 6
+    assert found.minutes == pytest.approx(2000 * found.seconds_per_step / 60 + found.evaluation_minutes)
 
 
 def test_twice_the_batch_keeps_twice_the_activations(config: AnyConfig) -> None:

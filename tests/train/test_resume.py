@@ -111,6 +111,7 @@ def test_every_checkpoint_of_a_plain_run_is_used(config: AnyConfig, tmp_path: Pa
 @pytest.mark.parametrize("average", [0.0, 0.6])
 def test_early_stopping_keeps_the_best_weights(config: AnyConfig, tmp_path: Path, average: float) -> None:
     words = ["train.patience=2", "train.evaluate_every=2", "train.learning_rate=0.3", "train.schedule=stable"]
+    words += ["train.metric=loss"]
     words += ["train.optimizer=adamw", "train.max_steps=200", f"train.average={average}", "train.checkpoint_every=1"]
     config, run, notes = override_config(config, words), tmp_path / "run", []
     found = run_training(config, run, "test", Callbacks(on_note=notes.append))
@@ -120,7 +121,7 @@ def test_early_stopping_keeps_the_best_weights(config: AnyConfig, tmp_path: Path
     assert last[0] < 200
     assert evaluations[-1][1] > best  # or this test would show nothing
     assert last[1] == found.loss == pytest.approx(best, rel=1e-6)
-    assert notes == [f"kept the weights of step {step}, which have the lowest validation loss"]
+    assert notes == [f"kept the weights of step {step}, which have the lowest loss"]
     with pytest.raises(StoppedError):
         run_training(config, tmp_path / "stopped", "test", stopping_at(step + 1))
     resume(tmp_path / "stopped")

@@ -17,11 +17,11 @@ from clearhead.cli.output import Json, console, print_json
 from clearhead.tasks import TASKS
 
 if TYPE_CHECKING:
-    from clearhead.config import AnyConfig
     from clearhead.tasks.base.task import Evaluation
     from clearhead.train.board import Board
     from clearhead.train.loop import Callbacks, Step
     from clearhead.train.schedules import Progress
+    from clearhead.train.start import Plan
 
 
 def train(
@@ -34,30 +34,39 @@ def train(
         str | None,
         typer.Option(help="Training data: a file, a folder, two files FILE,FILE, a dataset's name, or builtin."),
     ] = None,
-    size: Annotated[str, typer.Option(help="Model size: tiny, small or base.")] = "small",
+    size: Annotated[
+        str | None, typer.Option(help="Model size: tiny, small or base.  [default: what fits the data and the time]")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory to create.  [default: runs/TASK-TIME]")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print parameters, memory and time, and train nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train a model on your own data."""
+    """Train a model on your own data.
+
+    What you do not choose is chosen for the amount of data and the time (train.max_minutes=…), printed, and written to
+    config.yaml.
+    """
     from clearhead.tasks import default_config, load_config, override_config
 
     is_recipe = what.endswith((".yaml", ".yml"))
-    config = load_config(what) if is_recipe else default_config(what, size)
+    config = load_config(what) if is_recipe else default_config(what, size or "small")
     changes = ([f"data.path={data}"] if data is not None else []) + (overrides or [])
     config = override_config(config, changes)
-    if dry_run:
-        _print_estimate(config, as_json)
-        return
-    from clearhead.train.start import run_training
+    from clearhead.train.start import Plan, plan_training, run_training
 
     run = out or Path("runs") / f"{config.task}-{time.strftime('%Y%m%d-%H%M%S')}"
     command = "clearhead " + " ".join(shlex.quote(word) for word in sys.argv[1:])
     with Display(silent=as_json) as display, display.with_tensorboard(run) as callbacks:
-        evaluation = run_training(config, run, command, callbacks)
-    _report(run, evaluation, as_json)
+        given = [change.partition("=")[0] for change in changes]
+        plan = Plan(config) if is_recipe else plan_training(config, given, size, callbacks)
+        if not dry_run:
+            evaluation = run_training(plan.config, run, command, callbacks, plan)
+    if dry_run:
+        _print_estimate(plan, as_json)
+    else:
+        _report(run, evaluation, as_json)
 
 
 def resume(
@@ -88,10 +97,12 @@ def _is_main() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _print_estimate(config: AnyConfig, as_json: bool) -> None:
+def _print_estimate(plan: Plan, as_json: bool) -> None:
     from clearhead.train.dry_run import estimate
 
-    found = estimate(config, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True))
+    config = plan.config
+    note = lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True)  # noqa: E731
+    found = estimate(config, note, plan.dataset)
     total, memory = sum(found.parameters.values()), sum(found.memory.values())
     if as_json:
         totals = {"total_parameters": total, "total_memory": memory, "minutes": found.minutes}
@@ -105,7 +116,8 @@ def _print_estimate(config: AnyConfig, as_json: bool) -> None:
         ("steps", f"{found.steps:,}"),
         (f"{found.unit} per step", f"{found.per_step:,.0f}"),
         ("time per step", f"{1000 * found.seconds_per_step:,.0f} ms"),
-        ("time", f"about {_duration(found.minutes)}, without the evaluations"),
+        ("evaluations", f"{found.evaluations}, about {_duration(found.evaluation_minutes)} in all"),
+        ("time", f"about {_duration(found.minutes)}"),
     ]
     width = 2 + max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -137,6 +149,7 @@ class Display:
         self.last_line = time.monotonic()
         self.loss: float | None = None  # moving average
         self.run: Path | None = None  # named in the message after Ctrl-C
+        self.step = 0
 
     def __enter__(self) -> Display:
         self.bar.start()
@@ -146,13 +159,14 @@ class Display:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.bar.stop()
         if kind is KeyboardInterrupt and self.run is not None:
-            self.screen.print(f"stopped; continue with: clearhead resume {self.run}", soft_wrap=True)
+            where = f"after step {self.step:,}, which is saved" if self.step else "before the first step"
+            self.screen.print(f"stopped {where}; continue with: clearhead resume {self.run}", soft_wrap=True)
 
     def callbacks(self, run: Path) -> Callbacks:
         from clearhead.train.loop import Callbacks
 
         self.run = run
-        return Callbacks(self._on_step, self._on_evaluation, self._on_note)
+        return Callbacks(self._on_step, self._on_evaluation, self._on_note, self._on_phase)
 
     def with_tensorboard(self, run: Path) -> Board:
         from clearhead.train.board import Board
@@ -160,10 +174,11 @@ class Display:
         return Board(run, self.callbacks(run))
 
     def _on_step(self, step: Step, progress: Progress) -> None:
-        share = progress.share(step.step)
+        self.step = step.step
+        share = 0.99 * progress.share(step.step)  # the last evaluation is still to come
         self.loss = step.loss if self.loss is None else 0.95 * self.loss + 0.05 * step.loss
         speed = step.tokens / max(step.seconds, 1e-9)
-        text = f"step {step.step:,}  loss {self.loss:.3f}  {speed:,.0f} tokens/s"
+        text = f"step {step.step:,}  loss {self.loss:.3f}  {speed:,.0f} {step.unit}/s"
         self.bar.update(self.training, completed=share, description=text)
         if not self.silent and not self.screen.is_terminal and time.monotonic() - self.last_line > 10:
             self.last_line = time.monotonic()
@@ -173,6 +188,9 @@ class Display:
         scores = "  ".join(f"{score.name} {score.value:.4g}" for score in evaluation.scores)
         sample = f"\n      {evaluation.sample[:160]!r}" if evaluation.sample else ""
         self._on_note(f"step {step:,}: validation loss {evaluation.loss:.4f}  {scores}{sample}")
+
+    def _on_phase(self, text: str) -> None:
+        self.bar.update(self.training, description=text)
 
     def _on_note(self, text: str) -> None:
         if not self.silent:

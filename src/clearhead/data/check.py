@@ -24,7 +24,7 @@ from clearhead.data.dataset import (
     read_sources,
     resolve,
 )
-from clearhead.data.examples import Parts, Pixels, split_by_hash
+from clearhead.data.examples import AnyDataset, Parts, Pixels, split_by_hash
 from clearhead.data.files import BLOCK, blocks
 from clearhead.data.lint import Fault
 from clearhead.data.readers import Detected, Reader
@@ -97,7 +97,7 @@ def check(
     source: str | None = None,
     target: str | None = None,
     encoding: str = "utf-8",
-    validation: float = 0.05,
+    validation: float | None = None,
 ) -> Report:
     """Read a path as training would, and report on it; the arguments are those of `read`."""
     if kind is not None:
@@ -125,7 +125,7 @@ def _command(path: str, task: str, kind: str | None, options: ReadOptions) -> st
 # ---- Examples
 
 
-def _check_examples(source: Source, found: Detected, share: float, command: str) -> Report:
+def _check_examples(source: Source, found: Detected, share: float | None, command: str) -> Report:
     reader = find_reader(found.kind)
     parts = read_parts(source, reader)
     own = parts.validation is not None
@@ -161,7 +161,21 @@ def _check_examples(source: Source, found: Detected, share: float, command: str)
     )
 
 
-def _with_keys(reader: Reader, parts: Parts[Sequence[Any]], share: float) -> tuple[list[Keyed], list[Keyed]]:
+def faults_of(dataset: AnyDataset) -> tuple[Fault, ...]:
+    """What `check` would flag in examples that were just read; images and running text are not examined again."""
+    reader = find_reader(dataset.kind)
+    if reader.example_kind == "text":
+        return ()
+    train, held_out = ([Keyed(b"", each) for each in part] for part in (dataset.train, dataset.validation))
+    found = _row_faults(reader, train, held_out, own=True)
+    classes = lint.class_problems(_class_counts(reader, train), _class_counts(reader, held_out))
+    has_images = any(reader.image(keyed.example) is not None for keyed in train[:1])
+    rows = [] if has_images else [reader.row(*keyed) for keyed in train]
+    repeated = [Fault(f"repeated {reader.unit}", count)] if (count := count_duplicates(rows)) else []
+    return (*found, *classes, *repeated)
+
+
+def _with_keys(reader: Reader, parts: Parts[Sequence[Any]], share: float | None) -> tuple[list[Keyed], list[Keyed]]:
     """Both parts with their identities, computed once: those of images are hashes of files."""
     train = [Keyed(reader.identity(example), example) for example in parts.train]
     if parts.validation is None:
@@ -232,7 +246,9 @@ class _TextParts(NamedTuple):
     held_out: Iterable[str]
 
 
-def _check_text(sources: Sequence[Source], found: Sequence[Detected], kind: str, share: float, command: str) -> Report:
+def _check_text(
+    sources: Sequence[Source], found: Sequence[Detected], kind: str, share: float | None, command: str
+) -> Report:
     dataset = read_sources(sources, found, kind, share)
     names = [f"{source.name} " for source in sources] if len(sources) > 1 else [""]
     texts = [*map(_TextParts, names, _joined_texts(dataset.train), _joined_texts(dataset.validation))]

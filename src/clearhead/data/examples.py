@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]  # (height, width, channels)
 
+MOST_HELD_OUT = 1000  # examples, where nobody said how many
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -84,19 +86,26 @@ class Dataset(Generic[Example]):
     train: Sequence[Example] | Iterable[Example]
     validation: Sequence[Example] | Iterable[Example]
     origin: str  # the path it came from, or "builtin"
+    columns: str = ""  # which columns were read, and which were not
 
 
 AnyDataset = Dataset[Any]
 
 
+def held_out_share(share: float | None, amount: int, most: int) -> float:
+    """The share to hold out: as given, else 5 % of the `amount`, but about `most` in all."""
+    return share if share is not None else min(0.05, most / max(amount, 1))
+
+
 def split_by_hash(
-    examples: Sequence[Member], share: float, key: Callable[[Member], bytes]
+    examples: Sequence[Member], share: float | None, key: Callable[[Member], bytes]
 ) -> tuple[list[Member], list[Member]]:
     """Hold out about `share` of the keys; with two different keys or more, neither side is empty.
 
     The hash depends on nothing but the key, so an example is on the same side on every machine and after the file has
     grown, and duplicates are never on both sides.
     """
+    share = held_out_share(share, len(examples), MOST_HELD_OUT)
     positions = [_hash_position(key(example)) for example in examples]
     border = share
     if share > 0 and positions:

@@ -15,6 +15,7 @@ import math
 import struct
 import warnings
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 MAX_PIXELS = 64_000_000  # more is a decompression bomb, or not meant for a small model
 
+MAX_SIZE = 64  # the side that images of several sizes are scaled to, at most
+
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _GREY = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N"})
 _HASHED = 1 << 16  # bytes of a file hashed at a time
@@ -41,12 +44,13 @@ _HASHED = 1 << 16  # bytes of a file hashed at a time
 # ---- One image
 
 
-def pixels(image: ImageLike, size: int | None = None, channels: int | None = None) -> Pixels:
-    """An image as (height, width, channels) bytes; `size` cuts out the centre square and scales it.
+def pixels(image: ImageLike, size: int | tuple[int, int] | None = None, channels: int | None = None) -> Pixels:
+    """An image as (height, width, channels) bytes; `size`, a side or (height, width), cuts out and scales the centre.
 
     `image` is a path, the bytes of an image file, an open binary file, a Pillow image, or an array (height, width) or
     (height, width, channels). An array that fits is returned as it is.
     """
+    size = (size, size) if isinstance(size, int) else size
     if isinstance(image, np.ndarray):
         image = image[:, :, None] if image.ndim == 2 else image
         if _fits(image, size, channels):
@@ -57,7 +61,7 @@ def pixels(image: ImageLike, size: int | None = None, channels: int | None = Non
         upright = ImageOps.exif_transpose(picture)
         upright = _eight_bits(upright).convert(_MODES[channels or _channels(upright)])
         if size is not None:
-            upright = ImageOps.fit(upright, (size, size))
+            upright = ImageOps.fit(upright, (size[1], size[0]))
         array: Pixels = np.array(upright, dtype=np.uint8)
     return array[:, :, None] if array.ndim == 2 else array
 
@@ -86,17 +90,32 @@ def image_digest(image: Pixels | Path) -> bytes:
 # ---- Images of one size
 
 
+def common_shape(images: Sequence[Pixels | Path], size: int | None = None) -> tuple[int, int, int]:
+    """(height, width, channels) that images are brought to: their own if all have one shape and no `size` is given.
+
+    Otherwise a square: of `size`, else of the median of their shorter sides, rounded down to a multiple of 8, but at
+    most 64. Grey images among coloured ones become coloured.
+    """
+    shapes = Counter(image_shape(image) for image in images)
+    channels = max(shape[2] for shape in shapes)
+    if size is None and len(shapes) == 1:
+        return next(iter(shapes))
+    if size is None:
+        sides = sorted(min(shape[:2]) for shape in shapes.elements())
+        size = max(8, min(MAX_SIZE, sides[len(sides) // 2] // 8 * 8))
+    return size, size, channels
+
+
 def load_pixels(images: Sequence[Pixels | Path], shape: tuple[int, ...] | None = None) -> Pixels:
-    """All images in one array, (N, height, width, C), of the given (height, width, C) or of the first image's."""
-    height, width, channels = pixels(images[0]).shape if shape is None else shape
-    square = height if height == width else None  # only squares are scaled; other images must be of one size
-    loaded = [pixels(image, size=square, channels=channels) for image in images]
-    for image, array in zip(images, loaded, strict=True):
-        if array.shape != (height, width, channels):
-            found = " × ".join(map(str, array.shape[:2]))
-            path = image if isinstance(image, Path) else None
-            raise DataError(f"is {found} pixels where others are {height} × {width}; scale them first", path=path)
-    return np.stack(loaded)
+    """All images in one array, (N, height, width, C), of the given (height, width, C) or of their common shape.
+
+    An image of another shape is scaled: its centre is cut out in the proportions of the others.
+    """
+    height, width, channels = common_shape(images) if shape is None else shape
+    array = np.empty((len(images), height, width, channels), np.uint8)
+    for number, image in enumerate(images):
+        array[number] = pixels(image, size=(height, width), channels=channels)
+    return array
 
 
 def normalize(images: Pixels) -> NDArray[np.float32]:
@@ -238,9 +257,8 @@ def _too_large(name: str, found: str) -> DataError:
     return DataError(f"has {found}, over the limit of {MAX_PIXELS // 10**6} million; scale it down", path=name)
 
 
-def _fits(image: Pixels, size: int | None, channels: int | None) -> bool:
-    height, width, depth = image.shape
-    return (size is None or (height, width) == (size, size)) and channels in (None, depth)
+def _fits(image: Pixels, size: tuple[int, int] | None, channels: int | None) -> bool:
+    return size in (None, image.shape[:2]) and channels in (None, image.shape[2])
 
 
 def _channels(picture: Image) -> int:

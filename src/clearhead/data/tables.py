@@ -81,6 +81,11 @@ class Table:
         """The first names for an error message."""
         return ", ".join(printable(self.name(index)) for index in range(min(self.width, 12)))
 
+    def unused(self, *indices: int) -> str:
+        """The end of a sentence that says which columns are left out."""
+        others = [printable(self.name(index)) for index in range(self.width) if index not in indices]
+        return f" (not read: {', '.join(others[:8])})" if others else ""
+
     def find(self, known: frozenset[str]) -> int | None:
         """The index of the first column whose name is one of `known`."""
         return next((index for index, name in enumerate(self.names) if name.strip().casefold() in known), None)

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead.config import AnyConfig, Document, override, parse_document, read_document
 from clearhead.errors import ConfigError, nearest
 from clearhead.registry import Registry
 
 if TYPE_CHECKING:
+    from clearhead.config import AnyConfig, Document
     from clearhead.run import Run
     from clearhead.tasks.base.task import Task
 
@@ -41,6 +41,8 @@ def load_config(path: str | Path, parents: tuple[Path, ...] = ()) -> AnyConfig:
 
     `parents` are the files whose base this one is.
     """
+    from clearhead.config import read_document
+
     path = Path(path)
     if path.resolve() in parents:
         raise ConfigError(f"{path}: its base leads back to itself")
@@ -60,6 +62,8 @@ def run_config(run: Run) -> AnyConfig:
 
 def parse_config(text: str, origin: str = "configuration") -> AnyConfig:
     """Read YAML text as `load_config` reads a file; `origin` is what errors call it."""
+    from clearhead.config import parse_document
+
     document = parse_document(text, origin)
     if "base" in document.values:
         raise ConfigError(f"{origin}: base stands in a file, and instead of size")
@@ -68,6 +72,8 @@ def parse_config(text: str, origin: str = "configuration") -> AnyConfig:
 
 def override_config(config: AnyConfig, assignments: Sequence[str]) -> AnyConfig:
     """Apply `section.key=value` assignments; a setting that has become a task of its own changes the task."""
+    from clearhead.config import override
+
     legacy = TASKS[config.task].legacy_settings
     values: dict[str, Any] = {}
     for name, _, text in (each.partition("=") for each in assignments if each.partition("=")[0] in legacy):

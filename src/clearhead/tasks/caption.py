@@ -17,6 +17,8 @@ from torch import nn
 from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.batches import pad
+from clearhead.data.examples import AnyDataset
+from clearhead.data.images import MAX_SIZE
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput, patch_names
 from clearhead.models.captioner import CrossCaptioner, SequenceCaptioner
@@ -28,13 +30,16 @@ from clearhead.tasks.base.images import (
     Images,
     ImageT,
     check_patches,
+    common_size,
     expected,
     load_images,
     normalise,
+    scaling_note,
     sizes_of,
 )
 from clearhead.tasks.base.metrics import Score, caption_bleu
 from clearhead.tasks.base.predictor import BATCH, GeneratingPredictor
+from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Workspace, device_of, read_dataset, train_tokenizer
 from clearhead.tasks.base.text import SourceToTextTask
 from clearhead.text import Tokenizer
@@ -71,6 +76,7 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
     rank = 5
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}}
     max_scored = 500  # images described at each evaluation
+    metric = "BLEU"
 
     @classmethod
     def build(cls, model: CaptionModel, sizes: Sizes) -> nn.Module:
@@ -84,6 +90,27 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
             case "rnn":
                 return RnnCaptioner(model, sizes.vocabulary, *image, sizes.pad)
 
+    @classmethod
+    def facts(cls, dataset: AnyDataset) -> DataFacts:
+        described: list[Captioned] = list(dataset.train)
+        return DataFacts(len(described), "images", image_size=common_size(each.image for each in described))
+
+    @classmethod
+    def default_minutes(cls, facts: DataFacts) -> float:
+        return min(60.0, max(3.0, round(facts.examples / 500)))
+
+    @classmethod
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+        size = facts.image_size if 0 < facts.image_size <= MAX_SIZE else MAX_SIZE
+        return {
+            **MUON,
+            **shape(128, 2),
+            "data.image_size": None if size == facts.image_size else size,
+            "data.batch_tokens": 4096,
+            "model.patch": 8 if size % 8 == 0 else 4 if size % 4 == 0 else 1,
+            "train.learning_rate": 0.004,
+        }
+
     def __init__(self, config: Config[CaptionModel], workspace: Workspace):
         dataset = read_dataset(config, "captions", workspace)
         train: list[Captioned] = list(dataset.train)
@@ -91,13 +118,15 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
         texts = (caption for each in train for caption in each.captions)
         self.config = config
         self.tokenizer = train_tokenizer(config, workspace, texts)
+        workspace.on_phase("loading the images")
         self.train = self._part(train, like=expected(workspace.meta))
+        self.notes = scaling_note([each.image for each in train], self.train.images)
         self.held_out = self._part(self.described, like=self.train.images)
         self.meta = ModelMeta(sizes_of(self.train.images, vocabulary=len(self.tokenizer), pad=self.tokenizer.pad))
 
     def _part(self, examples: Sequence[Captioned], like: Images | None) -> CaptionPart:
         """Load the images and tokenize the captions."""
-        images = load_images([each.image for each in examples], like)
+        images = load_images([each.image for each in examples], like, self.config.data.image_size)
         texts = [(number, caption) for number, each in enumerate(examples) for caption in each.captions]
         ids = self.tokenizer.encode_batch([caption for _, caption in texts])
         room = self.config.data.max_length - 1

@@ -40,6 +40,7 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
     rank = 2
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
     unit = "examples"
+    metric = "accuracy"
 
     @classmethod
     def build(cls, model: ClassifyModel, sizes: Sizes) -> nn.Module:

@@ -1,16 +1,19 @@
 """Tagging: one label for each word; and the tagger.
 
-B sentences, T words
+A word is read as its pieces, so that one that training never saw still shows its ending; its tag is chosen at its last
+piece. B sentences, T pieces
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, overload
+from dataclasses import dataclass
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 
 from clearhead.config import Config
@@ -25,21 +28,31 @@ from clearhead.tasks.base.labels import TextLabelTask, numbered, padded_batches
 from clearhead.tasks.base.losses import IGNORE_INDEX, token_loss
 from clearhead.tasks.base.predictor import BATCH, Predictor
 from clearhead.tasks.base.task import Batch, device_of
+from clearhead.text import Tokenizer
 
 
 class TagModel(ModelConfig):
     """A tagger."""
 
+    pieces: Literal["all", "first"] = Field("all", description="what is read of a word that is several tokens")
+
 
 class Tag(TextLabelTask[TagModel, Tagged]):
-    """Choose a tag for each word; a word that is several tokens is represented by its first."""
+    """Choose a tag for each word."""
 
     name = "tag"
     title = "A tagger"
     data_kind = "tagged"
     model_type = TagModel
     rank = 3
-    defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}}
+    metric = "accuracy"
+    defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"size": 2000}}
+
+    @classmethod
+    def migrate(cls, values: dict[str, Any]) -> None:
+        """Before version 2, runs read the first token of each word."""
+        if "tied" in values.get("model", {}):  # every setting is there: the file of a run
+            values["model"].setdefault("pieces", "first")
 
     @classmethod
     def build(cls, model: TagModel, sizes: Sizes) -> nn.Module:
@@ -52,13 +65,21 @@ class Tag(TextLabelTask[TagModel, Tagged]):
         return example.tags
 
     def encode(self, examples: Sequence[Tagged]) -> list[list[int]]:
-        """One id for each word, up to the longest length."""
-        texts = (self.tokenizer.encode_batch(list(each.tokens[: self.config.data.max_length])) for each in examples)
-        return [[word[0] if word else self.tokenizer.unknown for word in words] for words in texts]
+        """The pieces of the words of each sentence, up to the longest length."""
+        return [self._words(each).ids for each in examples]
 
     def label_numbers(self, examples: Sequence[Tagged], known: Sequence[str]) -> list[NDArray[np.int64]]:
-        longest = self.config.data.max_length
-        return [numbered(each.tags[:longest], known, self.config.data.path) for each in examples]
+        """The number of each word's tag at its last piece."""
+        rows = []
+        for each in examples:
+            words = self._words(each)
+            row = np.full(len(words.ids), IGNORE_INDEX)
+            row[words.ends] = numbered(each.tags[: len(words.ends)], known, self.config.data.path)
+            rows.append(row)
+        return rows
+
+    def _words(self, example: Tagged) -> Words:
+        return encode_words(self.tokenizer, example.tokens, self.config)
 
     def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
         """ids (B, T) and tags (B, T)."""
@@ -74,6 +95,28 @@ class Tag(TextLabelTask[TagModel, Tagged]):
         for batch in self.validation():
             best, real = model(batch["ids"].to(device_of(model))).argmax(-1).cpu(), batch["tags"] != IGNORE_INDEX
             yield best[real], batch["tags"][real]
+
+
+@dataclass(frozen=True)
+class Words:
+    """The pieces of some words, and the index of each word's last piece."""
+
+    ids: list[int]
+    ends: list[int]
+
+
+def encode_words(tokenizer: Tokenizer, words: Sequence[str], config: Config[TagModel]) -> Words:
+    """The pieces of as many words as fit into the longest length."""
+    longest = config.data.max_length if config.model.pieces == "all" else 1
+    ids: list[int] = []
+    ends: list[int] = []
+    for word in tokenizer.encode_batch(list(words)):
+        pieces = word[:longest] or [tokenizer.unknown]
+        if len(ids) + len(pieces) > config.data.max_length:
+            break
+        ids += pieces
+        ends.append(len(ids) - 1)
+    return Words(ids, ends)
 
 
 class Tagger(Predictor, task=Tag):
@@ -95,30 +138,33 @@ class Tagger(Predictor, task=Tag):
 
     @torch.inference_mode()
     def _tag(self, texts: list[str]) -> list[list[tuple[str, str]]]:
-        sentences = [text.split() for text in texts]
-        rows = [self.word_ids(words) for words in sentences]
-        found: list[list[tuple[str, str]]] = [[] for _ in texts]
+        """A text that is longer than those of the training is tagged part by part."""
+        words = [text.split() for text in texts]
+        parts: list[tuple[int, Words]] = []  # the number of the text, and some of its words
+        for number, rest in enumerate(words):
+            first, most = 0, self.config.data.max_length
+            while first < len(rest):
+                part = encode_words(self.tokenizer, rest[first : first + most], self.config)
+                parts.append((number, part))
+                first += len(part.ends)
+        tags: list[list[str]] = [[] for _ in parts]
+        rows = [part.ids for _, part in parts]
         for indices in padded_batches(rows, BATCH):
-            indices = [i for i in indices if rows[i]]
-            if not indices:
-                continue
             best = self.network(torch.from_numpy(pad([rows[i] for i in indices], self.tokenizer.pad))).argmax(-1)
             for i, numbers in zip(indices, best.tolist(), strict=True):
-                found[i] = [
-                    (word, self.meta.labels[number]) for word, number in zip(sentences[i], numbers, strict=False)
-                ]
-        return found
-
-    def word_ids(self, words: Sequence[str]) -> list[int]:
-        """One id for each word."""
-        return [(self.tokenizer.encode(word) or [self.tokenizer.unknown])[0] for word in words]
+                tags[i] = [self.meta.labels[numbers[end]] for end in parts[i][1].ends]
+        found: list[list[str]] = [[] for _ in texts]
+        for (number, _), part_tags in zip(parts, tags, strict=True):
+            found[number] += part_tags
+        return [list(zip(*each, strict=True)) for each in zip(words, found, strict=True)]
 
     def prepare(self, item: str) -> PreparedInput:
         words = item.split()
         if not words:
             raise ProbeError("there is nothing to look at: the text has no words")
-        ids = torch.tensor([self.word_ids(words)])
-        return PreparedInput((ids,), encoder=words, text=item, choices=self.choices)
+        encoded = encode_words(self.tokenizer, words, self.config)
+        strings = words if len(encoded.ids) == len(words) else self.token_strings(encoded.ids)
+        return PreparedInput((torch.tensor([encoded.ids]),), encoder=strings, text=item, choices=self.choices)
 
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
         return [{"tags": tags} for tags in self.tag(items)]

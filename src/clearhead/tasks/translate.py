@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from clearhead.config import AnyConfig, Config
 from clearhead.data import Pair
 from clearhead.data.batches import pad
+from clearhead.data.examples import AnyDataset
 from clearhead.decode import Hypothesis, Settings, SpecialTokens, generate_batch
 from clearhead.engines.torchscript import torchscript_engine
 from clearhead.errors import DataError
@@ -28,6 +29,7 @@ from clearhead.models.seq2seq import Seq2Seq
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.metrics import Score, bleu, chrf, exact_match
 from clearhead.tasks.base.predictor import MAX_WINDOW, GeneratingPredictor, growing_windows
+from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Workspace, read_dataset, train_tokenizer
 from clearhead.tasks.base.text import SourceToTextTask
 from clearhead.text.sentences import cut
@@ -58,12 +60,38 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     model_type = TranslateModel
     rank = 0
     defaults = {"train": {"label_smoothing": 0.1}}
-    max_scored = 1000  # pairs translated at each evaluation
+    max_scored = 200  # pairs translated at each evaluation but the last
+    metric = "BLEU"
 
     @classmethod
     def build(cls, model: TranslateModel, sizes: Sizes) -> nn.Module:
         system = Seq2Seq if model.architecture == "transformer" else RnnSeq2Seq
         return system(model, sizes.vocabulary, sizes.pad)
+
+    @classmethod
+    def facts(cls, dataset: AnyDataset) -> DataFacts:
+        pairs: Sequence[Pair] = list(dataset.train)
+        characters = sum(len(pair.source) + len(pair.target) for pair in pairs)
+        return DataFacts(len(pairs), "pairs", characters / max(1, len(pairs)))
+
+    @classmethod
+    def default_minutes(cls, facts: DataFacts) -> float:
+        return min(60.0, max(2.0, round(facts.examples / 5000)))
+
+    @classmethod
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+        dim, layers = (128, 2) if budget.core_minutes < 10 else (192, 3) if budget.core_minutes < 60 else (256, 4)
+        return {
+            **MUON,
+            **shape(dim, layers),
+            "tokenizer.size": min(8000, max(500, round(14 * facts.examples**0.5, -2))),
+            "data.batch_tokens": 1024 if budget.core_minutes < 10 else 2048,
+            "model.positions": "rotary",
+        }
+
+    def full_evaluation_cost(self) -> float:
+        share = len(self.held_out.pairs) / min(self.max_scored or len(self.held_out.pairs), len(self.held_out.pairs))
+        return share * (2.0 if self.config.train.beam > 1 else 1.0)
 
     def __init__(self, config: Config[TranslateModel], workspace: Workspace):
         dataset = read_dataset(config, "pairs", workspace)

@@ -18,6 +18,8 @@ from torch.nn import functional as F
 from clearhead.config import Config
 from clearhead.data import Picture
 from clearhead.data.batches import Batches
+from clearhead.data.examples import AnyDataset
+from clearhead.data.images import MAX_SIZE
 from clearhead.look.inputs import PreparedInput, patch_names
 from clearhead.models.config import PooledPatchConfig, PoolName
 from clearhead.models.vit import VisionTransformer
@@ -27,14 +29,17 @@ from clearhead.tasks.base.images import (
     Images,
     ImageT,
     check_patches,
+    common_size,
     expected,
     load_images,
     normalise,
+    scaling_note,
     sizes_of,
 )
 from clearhead.tasks.base.labels import Classification, LabelTask, classifications, known_labels, numbered
 from clearhead.tasks.base.losses import class_loss
 from clearhead.tasks.base.predictor import BATCH, Vectors
+from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Examples, Workspace, device_of, read_dataset
 
 if TYPE_CHECKING:
@@ -62,6 +67,7 @@ class Vision(LabelTask[VisionModel]):
     rank = 4
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
     unit = "examples"
+    metric = "accuracy"
     takes_word_vectors = False
 
     @classmethod
@@ -69,12 +75,41 @@ class Vision(LabelTask[VisionModel]):
         check_patches(model.patch, sizes)
         return VisionTransformer(model, sizes.channels, sizes.height, sizes.width, sizes.classes)
 
+    @classmethod
+    def facts(cls, dataset: AnyDataset) -> DataFacts:
+        pictures: list[Picture] = list(dataset.train)
+        return DataFacts(len(pictures), "images", image_size=common_size(each.image for each in pictures))
+
+    @classmethod
+    def default_minutes(cls, facts: DataFacts) -> float:
+        return min(60.0, max(2.0, round(facts.examples / 2000)))
+
+    @classmethod
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+        size = facts.image_size if 0 < facts.image_size <= MAX_SIZE else MAX_SIZE
+        patch = next((each for each in (4, 8, 7, 5, 6, 3, 2, 1) if size % each == 0 and size // each <= 10), 1)
+        return {
+            **MUON,
+            **shape(96, 5),
+            "data.image_size": None if size == facts.image_size else size,
+            "data.batch_tokens": 3200,
+            "data.augment": 0.4,
+            "model.patch": patch,
+            "train.learning_rate": 0.003,
+            "train.matrix_rate": 0.01,
+            "train.weight_decay": 0.05,
+            "train.label_smoothing": 0.1,
+        }
+
     def __init__(self, config: Config[VisionModel], workspace: Workspace):
         dataset = read_dataset(config, "images", workspace)
         train: list[Picture] = list(dataset.train)
         held_out: list[Picture] = list(dataset.validation)
         self.config = config
-        self.images = load_images([each.image for each in train], like=expected(workspace.meta))
+        files = [each.image for each in train]
+        workspace.on_phase("loading the images")
+        self.images = load_images(files, like=expected(workspace.meta), size=config.data.image_size)
+        self.notes = scaling_note(files, self.images)
         self.held_out_images = load_images([each.image for each in held_out], like=self.images)
         labels = known_labels((each.label for each in train), workspace, config.data.path)
         self.labels = numbered((each.label for each in train), labels, config.data.path)

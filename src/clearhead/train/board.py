@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ class Board:
         self.writer: Any = None
 
     def __enter__(self) -> Callbacks:
-        return Callbacks(self._on_step, self._on_evaluation, self.inner.on_note)
+        return replace(self.inner, on_step=self._on_step, on_evaluation=self._on_evaluation)
 
     def __exit__(self, *_: object) -> None:
         if self.writer is not None:
@@ -32,7 +33,7 @@ class Board:
 
     def _on_step(self, step: Step, progress: Progress) -> None:
         speed = step.tokens / max(step.seconds, 1e-9)
-        self._write(step.step, {"loss/train": step.loss, "rate": step.rate, "tokens per second": speed})
+        self._write(step.step, {"loss/train": step.loss, "rate": step.rate, f"{step.unit} per second": speed})
         self.inner.on_step(step, progress)
 
     def _on_evaluation(self, step: int, evaluation: Evaluation) -> None:

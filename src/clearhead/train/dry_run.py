@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.config import AnyConfig
+from clearhead.data.examples import AnyDataset
 from clearhead.run import Run
 from clearhead.train.loop import Callbacks, Step, Trainer
 from clearhead.train.optimizers import optimizer_state
 from clearhead.train.start import make_trainer
 
 TIMED = 5  # most steps that are timed, after a first one that is not
+SCORED = 64  # most examples that the timed evaluation scores
 ENOUGH = 5.0  # seconds after which no more steps are timed
 
 
@@ -32,30 +35,43 @@ class Estimate:
     unit: str  # what is counted: tokens or examples
     per_step: float
     seconds_per_step: float
+    evaluations: int
+    evaluation_minutes: float  # of all evaluations
+    max_minutes: float | None  # the time limit
 
     @property
     def minutes(self) -> float:
-        """Time of all steps, without evaluations."""
-        return self.steps * self.seconds_per_step / 60
+        """The time of the whole training."""
+        needed = self.steps * self.seconds_per_step / 60 + self.evaluation_minutes
+        return needed if self.max_minutes is None else min(needed, self.max_minutes)
 
 
-def estimate(config: AnyConfig, note: Callable[[str], None] = lambda _text: None) -> Estimate:
-    """Run a few steps in a temporary folder."""
+def estimate(
+    config: AnyConfig, note: Callable[[str], None] = lambda _text: None, dataset: AnyDataset | None = None
+) -> Estimate:
+    """Run a few steps and an evaluation in a temporary folder; `dataset` is the data if it was read before."""
     steps: list[Step] = []
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         callbacks = Callbacks(on_step=lambda step, _: steps.append(step), on_note=note)
-        trainer = make_trainer(Run(Path(folder)), config, callbacks)
+        trainer = make_trainer(Run(Path(folder)), config, callbacks, dataset=dataset)
         batches = trainer.cursor.forever()
         with _kept_for_backward() as kept:
             trainer.update(list(islice(batches, 1)))
         while len(steps) <= TIMED and sum(step.seconds for step in steps[1:]) < ENOUGH:
             trainer.update(list(islice(batches, config.train.accumulate)))
+        trainer.task.max_scored = min(SCORED, trainer.task.max_scored or SCORED)
+        start = time.perf_counter()
+        trainer.task.evaluate(trainer.model, trainer.device.torch_device)
+        evaluation = time.perf_counter() - start
     timed = steps[1:]
     seconds = sum(step.seconds for step in timed) / len(timed)
     return Estimate(
         parameters=parts_of(trainer.model),
         memory=_memory(trainer, kept),
-        steps=_steps(config, seconds),
+        steps=(count := _steps(config, seconds)),
+        evaluations=(evaluations := _evaluations(config, count)),
+        evaluation_minutes=evaluations * evaluation / 60,
+        max_minutes=config.train.max_minutes,
         unit=trainer.task.unit,
         per_step=sum(step.tokens for step in timed) / len(timed),
         seconds_per_step=seconds,
@@ -73,9 +89,15 @@ def parts_of(model: nn.Module) -> dict[str, int]:
 
 def _steps(config: AnyConfig, seconds: float) -> int:
     """`max_steps`, or as many as fit into `max_minutes`."""
-    minutes = config.train.max_minutes
-    fitting = config.train.max_steps if minutes is None else round(60 * minutes / seconds)
-    return min(config.train.max_steps, fitting)
+    limits = [config.train.max_steps] if config.train.max_steps is not None else []
+    if config.train.max_minutes is not None:
+        limits.append(round(60 * config.train.max_minutes / seconds))
+    return min(limits)
+
+
+def _evaluations(config: AnyConfig, steps: int) -> int:
+    every = config.train.evaluate_every
+    return config.train.evaluations if every is None else 1 + max(0, steps - 1) // every
 
 
 def _memory(trainer: Trainer, kept: dict[int, int]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """The training loop, one for every task.
 
     for each step: learning rate, forward and backward over some batches, clipping, optimiser, moving average;
-    every so often: evaluate, and write a checkpoint from which training resumes bit for bit.
+    every so often: evaluate, and write a checkpoint from which training resumes bit for bit; Ctrl-C writes one too.
 
 Everything random in a step follows from (seed, step, rank), so no generator state has to be saved. Many processes run
 this loop side by side, each on its rows of every batch; `group` is where they communicate.
@@ -9,6 +9,8 @@ this loop side by side, each on its rows of every batch; `group` is where they c
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +35,8 @@ from clearhead.train.ema import EMA
 from clearhead.train.optimizers import load_optimizer_state, make_optimizers, optimizer_state, set_learning_rates
 from clearhead.train.schedules import Progress, factor
 
+RESERVE = 0.05  # of the time limit, for the last evaluation
+
 
 @dataclass(frozen=True)
 class Step:
@@ -43,6 +47,7 @@ class Step:
     rate: float  # factor of the schedule
     tokens: int
     seconds: float
+    unit: str = "tokens"  # what `tokens` counts: some tasks count examples
 
 
 @dataclass
@@ -52,6 +57,7 @@ class Callbacks:
     on_step: Callable[[Step, Progress], None] = lambda _step, _progress: None
     on_evaluation: Callable[[int, Evaluation], None] = lambda _step, _evaluation: None
     on_note: Callable[[str], None] = lambda _text: None
+    on_phase: Callable[[str], None] = lambda _text: None  # what takes time beside the steps: reading, evaluating …
 
 
 @dataclass
@@ -66,12 +72,15 @@ class Trainer:
     callbacks: Callbacks = field(default_factory=Callbacks)
     group: ProcessGroup = field(default_factory=ProcessGroup)
     step: int = 0
-    best: float = float("inf")  # lowest validation loss
+    best: float = float("-inf")  # of `metric`, negated where lower is better
     waited: int = 0  # evaluations since the best one
+    evaluations: int = 0  # of those that are evenly spread
 
     def __post_init__(self) -> None:
         self.cursor = self.task.cursor()
         self.progress = Progress(self.config.max_steps, self.config.max_minutes)
+        self.progress.reserve = RESERVE * 60 * (self.config.max_minutes or 0)  # until an evaluation was timed
+        self.metric = self.config.metric or self.task.metric
         self.model.to(self.device.torch_device)
         self.evaluation_copy = self.group.evaluation_copy(self.model)
         self.group.shard(self.model)
@@ -90,18 +99,33 @@ class Trainer:
         A checkpoint is written before the evaluation of the same step, so a resumed run repeats that evaluation.
         """
         batches = self.cursor.forever()
-        while not self.finished:
-            if self.step and self.step % self.config.evaluate_every == 0:
-                self.evaluate()
-                if self.should_stop_early:
-                    break
-            self.update(list(islice(batches, self.config.accumulate)))
-            if self.finished or self.step % self.config.checkpoint_every == 0:
-                self.save()
+        try:
+            while not self.finished:
+                if self.evaluation_is_due():
+                    self.evaluate()
+                    if self.should_stop_early:
+                        break
+                with uninterrupted():
+                    self.update(list(islice(batches, self.config.accumulate)))
+                if self.finished or self.step % self.config.checkpoint_every == 0:
+                    self.save()
+        except KeyboardInterrupt:
+            self.save()
+            raise
         if self.config.patience is not None and self.best_weights.exists():
             self._restore_best()
         self.task.use_full_evaluation()
         return self.evaluate()
+
+    def evaluation_is_due(self) -> bool:
+        """Whether to evaluate before the next step: every so many steps, or evenly spread over the training."""
+        if self.config.evaluate_every is not None:
+            return self.step > 0 and self.step % self.config.evaluate_every == 0
+        due = int(self.config.evaluations * self.progress.share(self.step))
+        if due <= self.evaluations or self.step == 0:
+            return False
+        self.evaluations = due
+        return True
 
     @property
     def finished(self) -> bool:
@@ -160,7 +184,7 @@ class Trainer:
         # All processes count the seconds of the main one, so that they agree when the minutes are over.
         seconds = group.broadcast(time.perf_counter() - start)
         self.progress.elapsed += seconds
-        self._log_step(Step(self.step, float(loss), rate, int(tokens), seconds))
+        self._log_step(Step(self.step, float(loss), rate, int(tokens), seconds, self.task.unit))
 
     def _diverged(self, loss: float) -> str:
         saved = checkpoints.saved(self.run.checkpoints)
@@ -179,16 +203,22 @@ class Trainer:
 
     def evaluate(self) -> Evaluation:
         """Evaluate the averaged weights on the validation part, and keep the best ones if there is early stopping."""
+        start = time.perf_counter()
+        self.callbacks.on_phase("evaluating")
         with self.ema.applied(), self._full_model() as model:
             evaluation = self.group.on_main(lambda: self._evaluate(model))
-            if self.config.patience is not None and evaluation.loss < self.best:
+            value = evaluation.quality(self.metric)
+            if self.config.patience is not None and value > self.best:
                 weights = self.group.gather_full(self.model.state_dict())
                 self.group.on_main(lambda: write_tensors(self.best_weights, weights, {"step": str(self.step)}))
-        self.waited = 0 if evaluation.loss < self.best else self.waited + 1
-        self.best = min(self.best, evaluation.loss)
+        self.waited = 0 if value > self.best else self.waited + 1
+        self.best = max(self.best, value)
         if self.group.is_main:
             append_line(self.metrics, {"step": self.step, "part": "validation", **evaluation.record()})
         self.callbacks.on_evaluation(self.step, evaluation)
+        seconds = self.group.broadcast(time.perf_counter() - start)
+        self.progress.elapsed += seconds
+        self.progress.reserve = seconds * self.task.full_evaluation_cost()
         return evaluation
 
     def _evaluate(self, model: nn.Module) -> Evaluation:
@@ -212,7 +242,8 @@ class Trainer:
         weights, header = read_tensors(self.best_weights)
         self.model.load_state_dict(self.group.local_shards(weights, self.model.state_dict()))
         self.ema.reset()
-        self.callbacks.on_note(f"kept the weights of step {header['step']}, which have the lowest validation loss")
+        what = "lowest loss" if self.metric == "loss" else f"best {self.metric}"
+        self.callbacks.on_note(f"kept the weights of step {header['step']}, which have the {what}")
 
     # --- checkpoints ---
 
@@ -226,8 +257,9 @@ class Trainer:
         state = {
             "cursor": self.cursor.state(),
             "elapsed": self.progress.elapsed,
-            "best": self.best,
+            "best": {self.metric: self.best},
             "waited": self.waited,
+            "evaluations": self.evaluations,
             "metrics": self.metrics.stat().st_size if self.metrics.exists() else 0,
         }
         checkpoint = Checkpoint(self.step, tensors, state)
@@ -249,7 +281,10 @@ class Trainer:
         self.ema.load_state_dict(self.group.local_shards(average, own))
         self.step, state = checkpoint.step, checkpoint.state
         self.cursor.restore(state["cursor"])
-        self.progress.elapsed, self.best, self.waited = state["elapsed"], state["best"], state["waited"]
+        self.progress.elapsed, self.waited = state["elapsed"], state["waited"]
+        self.evaluations = state.get("evaluations", 0)
+        # Before version 2 the best value was the lowest loss.
+        self.best = state["best"][self.metric] if isinstance(state["best"], dict) else -state["best"]
         self._truncate_metrics(state["metrics"])
         return True
 
@@ -258,3 +293,19 @@ class Trainer:
         if self.group.is_main:
             with self.metrics.open("a+b") as file:
                 file.truncate(size)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C inside of this takes effect at its end, so that no step is left half done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: waiting.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if waiting:
+        raise KeyboardInterrupt

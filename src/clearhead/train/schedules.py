@@ -71,17 +71,18 @@ _FALLS: dict[ScheduleName, Callable[[float, float, float], float]] = {
 
 @dataclass
 class Progress:
-    """Progress through training: the share of its steps or of its minutes, whichever is larger.
+    """Progress through training: the share of its steps or of its time, whichever is larger.
 
     `elapsed` is saved in checkpoints, so that a resumed run does not get its minutes twice.
     """
 
-    max_steps: int
+    max_steps: int | None
     max_minutes: float | None = None
-    elapsed: float = 0.0  # seconds of training
+    elapsed: float = 0.0  # seconds spent: preparation, steps and evaluations
+    reserve: float = 0.0  # seconds kept for the last evaluation
 
     def share(self, step: float) -> float:
         """Share done after `step` steps, in [0, 1]; step + ½ is the middle of the next one."""
-        of_steps = step / self.max_steps if self.max_steps else 1.0
-        of_time = self.elapsed / (60 * self.max_minutes) if self.max_minutes else 0.0
+        of_steps = 0.0 if self.max_steps is None else step / self.max_steps if self.max_steps else 1.0
+        of_time = self.elapsed / max(60 * self.max_minutes - self.reserve, 1e-9) if self.max_minutes else 0.0
         return min(1.0, max(of_steps, of_time))

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from clearhead.config import AnyConfig
+from clearhead.data.check import faults_of
+from clearhead.data.dataset import absolute
+from clearhead.data.examples import AnyDataset
 from clearhead.errors import ClearheadError
 from clearhead.files import write_text
 from clearhead.models.assemble import recompute_blocks
 from clearhead.run import Run
-from clearhead.tasks import TASKS, run_config
+from clearhead.tasks import TASKS, override_config, run_config
 from clearhead.tasks.base.network import build_network, save_weights
-from clearhead.tasks.base.task import Evaluation, Task, Workspace
+from clearhead.tasks.base.recipe import choose
+from clearhead.tasks.base.task import Evaluation, Task, Workspace, read_dataset
 from clearhead.text import Tokenizer
 from clearhead.train import checkpoints
 from clearhead.train.card import write_card
@@ -26,16 +32,75 @@ from clearhead.train.distributed import ProcessGroup
 from clearhead.train.loop import Callbacks, Trainer
 from clearhead.train.transfer import start_run, start_tokenizer, transfer
 
+LISTED = 4  # most problems of the data that are printed
 
-def run_training(config: AnyConfig, out: Path, command: str, callbacks: Callbacks | None = None) -> Evaluation:
-    """Train a new model into `out`; a process that torchrun restarts resumes what is there."""
+
+@dataclass(frozen=True)
+class Plan:
+    """A configuration that is complete, and the data if it was read to complete it."""
+
+    config: AnyConfig
+    dataset: AnyDataset | None = None
+    seconds: float = 0.0  # spent on reading
+
+
+def plan_training(
+    config: AnyConfig, given: Collection[str], size: str | None = None, callbacks: Callbacks | None = None
+) -> Plan:
+    """Read the data, and choose every setting that the user did not give by the task's recipe."""
+    start, callbacks = time.perf_counter(), callbacks or Callbacks()
+    config = with_absolute_path(config)
+    start_run(config)
+    task = TASKS[config.task]
+    dataset = read_dataset(config, task.data_kind, Workspace(Path(), on_phase=callbacks.on_phase))
+    for note in data_notes(dataset):
+        callbacks.on_note(note)
+    config, note = choose(config, task.facts(dataset), given, size)
+    callbacks.on_note(note)
+    return Plan(config, dataset, time.perf_counter() - start)
+
+
+def data_notes(dataset: AnyDataset) -> Iterator[str]:
+    """What was read, and what looks wrong in it."""
+    if dataset.columns:
+        yield f"{dataset.origin}: {dataset.columns}"
+    faults = faults_of(dataset)
+    for fault in faults[:LISTED]:
+        places = f" ({', '.join(fault.places[:3])}{', …' * (fault.count > 3)})" if fault.places else ""
+        yield f"worth a look: {fault.count:,} × {fault.what}{places}"
+    if len(faults) > LISTED:
+        yield f"and {len(faults) - LISTED} more: clearhead data check {dataset.origin}"
+
+
+def with_absolute_path(config: AnyConfig) -> AnyConfig:
+    """The configuration with a path to the data that holds in every working directory."""
+    return override_config(config, [f"data.path={absolute(config.data.path)}"])
+
+
+def run_training(
+    config: AnyConfig,
+    out: Path,
+    command: str,
+    callbacks: Callbacks | None = None,
+    plan: Plan | None = None,
+) -> Evaluation:
+    """Train a new model into `out`; a process that torchrun restarts resumes what is there.
+
+    `plan` is where the configuration comes from, if the data was read for it.
+    """
+    start = time.perf_counter() - (plan.seconds if plan else 0.0)
+    config = with_absolute_path(config)
     with ProcessGroup.join(config.train) as group:
         with _remove_on_failure(out) if group.is_main else nullcontext():
             run = group.on_main(lambda: _open_or_create(out, config) if group.restarted else Run.create(out, config))
-            trainer = make_trainer(run, config, callbacks or Callbacks(), group)
+            trainer = make_trainer(run, config, callbacks or Callbacks(), group, plan.dataset if plan else None)
             group.on_main(lambda: write_text(run.command, command))
         if group.restarted:
             trainer.restore()
+        else:
+            # Preparation is part of the time limit, but leaves half of it for the training.
+            limit = 30 * (config.train.max_minutes or 0)
+            trainer.progress.elapsed = min(limit, group.broadcast(time.perf_counter() - start))
         return _finish(run, trainer)
 
 
@@ -44,8 +109,12 @@ def resume(path: Path, callbacks: Callbacks | None = None) -> Evaluation:
     run = Run.open(path)
     config = run_config(run)
     with ProcessGroup.join(config.train) as group:
-        trainer = make_trainer(run, config, callbacks or Callbacks(), group)
-        trainer.restore()
+        callbacks = callbacks or Callbacks()
+        trainer = make_trainer(run, config, callbacks, group)
+        found = trainer.restore()
+        if group.is_main:
+            place = f"continuing after step {trainer.step:,}" if found else "no step was saved: from the beginning"
+            callbacks.on_note(place)
         return _finish(run, trainer)
 
 
@@ -65,12 +134,18 @@ def _remove_on_failure(out: Path) -> Iterator[None]:
         raise
 
 
-def make_trainer(run: Run, config: AnyConfig, callbacks: Callbacks, group: ProcessGroup | None = None) -> Trainer:
+def make_trainer(
+    run: Run,
+    config: AnyConfig,
+    callbacks: Callbacks,
+    group: ProcessGroup | None = None,
+    dataset: AnyDataset | None = None,
+) -> Trainer:
     """The trainer of a run, at step 0."""
     group = group or ProcessGroup()
     callbacks = callbacks if group.is_main else Callbacks()
     trained = _trained(run, config)
-    task = group.main_first(lambda: _make_task(run, config, trained))
+    task = group.main_first(lambda: _make_task(run, config, trained, dataset, callbacks.on_phase))
     for note in task.notes:
         callbacks.on_note(note)
     device = Device.choose(config.train, callbacks.on_note, group.local_rank if group.world_size > 1 else None)
@@ -97,11 +172,17 @@ def _trained(run: Run, config: AnyConfig) -> Run | None:
     return start_run(config)
 
 
-def _make_task(run: Run, config: AnyConfig, trained: Run | None) -> Task[Any]:
+def _make_task(
+    run: Run,
+    config: AnyConfig,
+    trained: Run | None,
+    dataset: AnyDataset | None,
+    on_phase: Callable[[str], None],
+) -> Task[Any]:
     """The task, with the run's tokenizer or a new one that is saved in the run."""
     tokenizer = _existing_tokenizer(run, config, trained)
     run.checkpoints.mkdir(exist_ok=True)
-    task = TASKS[config.task](config, Workspace(run.checkpoints, tokenizer))
+    task = TASKS[config.task](config, Workspace(run.checkpoints, tokenizer, dataset=dataset, on_phase=on_phase))
     if task.tokenizer is not None and tokenizer is None:
         task.tokenizer.save(run.path / "tokenizer.json")
     return task

@@ -56,7 +56,9 @@ def test_fine_labels_stay_whole(tmp_path: Path) -> None:
 
 def test_columns_can_be_forced(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "id,title,body,topic,label\n1,t,b c,x,0\n2,u,d e,y,1\n3,v,f g,x,1\n4,w,h i,y,0\n")
-    assert labelled(path)[0] == Labelled("t", "0", 2)
+    assert labelled(path)[0] == Labelled("b c", "0", 2)  # of two columns named like texts, the longer one
+    assert read(path).columns == "the text is column body, the label column label (not read: id, title, topic)"
+    assert labelled(path, source="title")[0] == Labelled("t", "0", 2)
     assert labelled(path, source="body", target="topic")[0] == Labelled("b c", "x", 2)
     assert labelled(path, source="3", target="4")[0] == Labelled("b c", "x", 2)
 

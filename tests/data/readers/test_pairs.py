@@ -188,7 +188,7 @@ def test_tatoeba_is_read_to_the_last_pair(name: str, count: int) -> None:
     dataset = read(real(f"tatoeba/{name}.tsv.gz"))
     assert dataset.kind == "pairs"
     assert len(dataset.train) + len(dataset.validation) == count
-    assert 0.04 < len(dataset.validation) / count < 0.06
+    assert 900 < len(dataset.validation) < 1100  # of much data no more is held out
     assert not {pair.source for pair in dataset.train} & {pair.source for pair in dataset.validation}
 
 

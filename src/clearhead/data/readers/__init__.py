@@ -88,13 +88,17 @@ class Reader(ABC):
     def identity(self, example: Any) -> bytes:
         """The model's input as a key: examples with equal keys are on the same side of a split."""
 
-    def split(self, examples: Any, share: float) -> tuple[Any, Any]:
+    def split(self, examples: Any, share: float | None) -> tuple[Any, Any]:
         """The training and validation side, where the source has no validation part."""
         return split_by_hash(examples, share, self.identity)
 
     def running_text(self, source: Source) -> Parts[Any] | None:
         """The text of a source for a language model; None if it is simply the content of the files."""
         return None
+
+    def columns(self, source: Source) -> str:
+        """Which columns of a table are read, and which are not; empty where there is no choice."""
+        return ""
 
     # ---- For `data check`
 

@@ -49,6 +49,14 @@ class LabelledReader(Reader):
         train = _read_files(source, parts.train, first)
         return Parts(train, None if parts.validation is None else _read_files(source, parts.validation, first))
 
+    def columns(self, source: Source) -> str:
+        file = find_parts(source.path).train[0]
+        if not source.is_table(file):
+            return ""
+        table = source.table(file)
+        text, label = text_and_label(table, source.options)
+        return f"the text is column {table.name(text)}, the label column {table.name(label)}{table.unused(text, label)}"
+
     def identity(self, example: Labelled) -> bytes:
         return folded(example.text)
 
@@ -110,12 +118,10 @@ def begins_with_label(rows: Sequence[str]) -> bool:
 
 
 def _text_column(table: Table, label: int) -> int:
-    """By its name, else the column with the longest texts that is not the label."""
-    by_name = table.find(TEXT | SOURCE)
-    if by_name is not None and by_name != label:
-        return by_name
+    """Of the columns that are named like texts, or else of all but the label, the one with the longest texts."""
     others = [index for index in range(table.width) if index != label]
-    return max(others, key=lambda index: sum(map(len, table.values(index))))
+    named = [index for index in others if table.names and table.names[index].casefold() in TEXT | SOURCE]
+    return max(named or others, key=lambda index: sum(map(len, table.values(index))))
 
 
 def _read_files(source: Source, files: Sequence[Path], first: Table | None) -> list[Labelled]:

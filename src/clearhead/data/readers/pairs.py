@@ -90,6 +90,14 @@ class PairFileReader(PairReader):
         for line, (first, second) in table.rows(*side_columns(table, source.options)):
             yield Pair(first, second, line)
 
+    def columns(self, source: Source) -> str:
+        if source.is_aligned or (source.is_folder and aligned_files(source.path, source.options)):
+            return ""
+        table = pair_table(source, find_parts(source.path).train[0])
+        first, second = side_columns(table, source.options)
+        sides = f"the source is column {table.name(first)}, the target column {table.name(second)}"
+        return sides + table.unused(first, second)
+
     def languages(self, source: Source) -> tuple[str, str] | None:
         if source.is_builtin or source.is_aligned:
             return None

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from clearhead.data.examples import Parts
+from clearhead.data.examples import Parts, held_out_share
 from clearhead.data.files import blocks, files_in, is_documentation, part_name, sort_into_parts, suffix
 from clearhead.data.readers import READERS, Certainty, Detected, Reader, data_files
 from clearhead.data.source import Source
 from clearhead.errors import DataError
 
+_MOST_HELD_OUT = 100_000  # characters, where nobody said how many
 _SLACK = 1000  # characters by which a border may move back to the end of a line
 
 
@@ -43,13 +44,14 @@ class TextInMemory(tuple[str, ...]):
 class TextPart:
     """The beginning or the end of a running text, cut at the end of a line if one is near."""
 
-    def __init__(self, whole: RunningText | TextInMemory, share: float, *, held_out: bool):
+    def __init__(self, whole: RunningText | TextInMemory, share: float | None, *, held_out: bool):
         self.whole = whole
         self.share = share
         self.held_out = held_out
 
     def __iter__(self) -> Iterator[str]:
-        border = self.whole.characters - round(self.whole.characters * self.share)
+        share = held_out_share(self.share, self.whole.characters, _MOST_HELD_OUT)
+        border = self.whole.characters - round(self.whole.characters * share)
         slack = min(_SLACK, self.whole.characters - border)
         begins = 0
         for block in self.whole:
@@ -115,7 +117,7 @@ class TextReader(Reader):
     def identity(self, example: str) -> bytes:
         return example.encode("utf-8", "surrogatepass")
 
-    def split(self, examples: RunningText | TextInMemory, share: float) -> tuple[Text, Text]:
+    def split(self, examples: RunningText | TextInMemory, share: float | None) -> tuple[Text, Text]:
         """Hold out the last `share` of the characters."""
         if share == 0:
             return examples, TextInMemory()

@@ -5,7 +5,8 @@ N images, C channels
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
@@ -62,9 +63,28 @@ def normalise(pixels: Images) -> Tensor:
     return torch.from_numpy(images.normalize(pixels))
 
 
-def load_images(files: Sequence[Any | Path], like: Images | None = None) -> Images:
-    """All images in one array, of the size and channels of the first, or of those in `like`."""
-    return images.load_pixels(files, None if like is None else like.shape[1:])
+def load_images(files: Sequence[Any | Path], like: Images | None = None, size: int | None = None) -> Images:
+    """All images in one array, of the shape of those in `like`, or of squares of `size`, or of their common shape."""
+    shape = images.common_shape(files, size) if like is None else like.shape[1:]
+    return images.load_pixels(files, shape)
+
+
+def common_size(files: Iterable[Any | Path]) -> int:
+    """The side of square images that are all of one size; 0 for others."""
+    sizes = {images.image_shape(file)[:2] for file in files}
+    height, width = next(iter(sizes), (0, 0))
+    return height if len(sizes) == 1 and height == width else 0
+
+
+def scaling_note(files: Sequence[Any | Path], loaded: Images) -> tuple[str, ...]:
+    """A sentence about images that were not of the shape in which the model reads them."""
+    height, width, _ = loaded.shape[1:]
+    shapes = Counter(images.image_shape(file)[:2] for file in files)
+    if set(shapes) == {(height, width)}:
+        return ()
+    (most, _), *others = shapes.most_common()
+    several = f"of {len(shapes)} sizes" if others else f"of {most[0]} × {most[1]} pixels"
+    return (f"images {several} are cut to their centre and scaled to {height} × {width} (data.image_size)",)
 
 
 def expected(meta: ModelMeta | None) -> Images | None:

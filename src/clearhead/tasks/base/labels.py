@@ -17,10 +17,13 @@ from torch import Tensor, nn
 
 from clearhead.config import Config
 from clearhead.data.batches import Batches
+from clearhead.data.dataset import find_reader
+from clearhead.data.examples import AnyDataset
 from clearhead.errors import DataError
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.metrics import Score, accuracy, macro_f1
+from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Examples, ModelT, Task, Workspace, read_dataset, train_tokenizer
 from clearhead.tasks.base.text import sorted_batches
 from clearhead.text import Tokenizer
@@ -60,11 +63,36 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
     tokenizer: Tokenizer
     text_encoder = "encoder."
 
+    @classmethod
+    def facts(cls, dataset: AnyDataset) -> DataFacts:
+        examples: list[ExampleT] = list(dataset.train)
+        return DataFacts(len(examples), find_reader(cls.data_kind).unit)
+
+    @classmethod
+    def default_minutes(cls, facts: DataFacts) -> float:
+        return min(20.0, max(1.0, round(facts.examples / 5000)))
+
+    @classmethod
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+        return {
+            **MUON,
+            **shape(128, 2),
+            "tokenizer.size": min(8000, max(1000, round(25 * facts.examples**0.5, -2))),
+            "data.batch_tokens": 1024,
+            "model.positions": "rotary",
+            "model.dropout": 0.3,
+            "train.learning_rate": 0.004,
+            "train.matrix_rate": 0.004,
+            "train.weight_decay": 0.1,
+            "train.label_smoothing": 0.1,
+            "train.evaluations": 10,
+            "train.patience": 4,
+        }
+
     def __init__(self, config: Config[ModelT], workspace: Workspace):
         dataset = read_dataset(config, self.data_kind, workspace)
-        train: list[ExampleT] = list(dataset.train)
-        held_out: list[ExampleT] = list(dataset.validation)
         self.config = config
+        train, held_out = self.usable(dataset.train), self.usable(dataset.validation)
         self.tokenizer = train_tokenizer(config, workspace, (self.text(each) for each in train))
         found = (label for each in train for label in self.labels_of(each))
         known = known_labels(found, workspace, config.data.path)
@@ -72,6 +100,20 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
         self.held_out_ids, self.held_out_labels = self.encode(held_out), self.label_numbers(held_out, known)
         sizes = Sizes(vocabulary=len(self.tokenizer), classes=len(known), pad=self.tokenizer.pad)
         self.meta = ModelMeta(sizes, known)
+        self.notes = (*self._left_out(dataset, len(train) + len(held_out)), *self._cut())
+
+    def usable(self, examples: Iterable[ExampleT]) -> list[ExampleT]:
+        """The examples that have a text and a label."""
+        return [each for each in examples if self.text(each).strip() and all(self.labels_of(each))]
+
+    def _left_out(self, dataset: AnyDataset, kept: int) -> Iterator[str]:
+        if left_out := len(list(dataset.train)) + len(list(dataset.validation)) - kept:
+            yield f"{left_out:,} examples without a text or without a label are left out"
+
+    def _cut(self) -> Iterator[str]:
+        longest = self.config.data.max_length
+        if count := sum(len(ids) >= longest for ids in self.ids):
+            yield f"{count:,} texts of {longest} tokens or more are cut to their beginning (data.max_length)"
 
     @abstractmethod
     def text(self, example: ExampleT) -> str:
@@ -113,7 +155,11 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
 def known_labels(found: Iterable[str], workspace: Workspace, path: str) -> tuple[str, ...]:
     """The labels of the finished model, or all that are found, sorted; a model must know those found."""
     if workspace.meta is None:
-        return tuple(sorted(set(found)))
+        labels = tuple(sorted(set(found)))
+        if len(labels) < 2:
+            listed = f"the one label {labels[0]}" if labels else "no label"
+            raise DataError(f"has {listed}; there must be at least two to choose from", path=path)
+        return labels
     known = workspace.meta.labels
     if unseen := sorted(set(found) - set(known)):
         raise DataError(f"has labels that the model never saw: {', '.join(unseen[:5])}", path=path)

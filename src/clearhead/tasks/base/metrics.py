@@ -34,6 +34,8 @@ class Score:
     signature: str
 
 
+LOWER_IS_BETTER = frozenset({"perplexity", "bits per character"})
+
 # --- text ---
 
 

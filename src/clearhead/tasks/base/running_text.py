@@ -15,9 +15,11 @@ from pydantic import Field
 from torch import Tensor
 
 from clearhead.config import Config
+from clearhead.data.examples import AnyDataset
 from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.models.config import RecurrentConfig
 from clearhead.run import ModelMeta, Sizes
+from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Examples, Task, Workspace, read_dataset, train_tokenizer
 from clearhead.text import Tokenizer
 
@@ -37,6 +39,26 @@ class RunningTextTask(Task[WindowT]):
     data_kind = "text"
     tokenizer: Tokenizer
     text_encoder = ""
+
+    @classmethod
+    def facts(cls, dataset: AnyDataset) -> DataFacts:
+        return DataFacts(sum(map(len, dataset.train)), "characters")
+
+    @classmethod
+    def default_minutes(cls, facts: DataFacts) -> float:
+        return 5.0 if facts.examples < 2_000_000 else 15.0
+
+    @classmethod
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+        dim, layers = (192, 3) if budget.core_minutes < 20 else (256, 4)
+        return {
+            **MUON,
+            **shape(dim, layers),
+            "tokenizer.kind": "bytes",
+            "tokenizer.size": min(8000, max(512, round(facts.examples**0.5, -2))),
+            "data.batch_tokens": 1024 if budget.core_minutes < 10 else 2048,
+            "model.length": 64 if budget.core_minutes < 10 else 128,
+        }
 
     def __init__(self, config: Config[WindowT], workspace: Workspace):
         dataset = read_dataset(config, "text", workspace)

@@ -6,7 +6,7 @@ B examples in a batch, T tokens
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,11 +23,12 @@ from clearhead.data.batches import Cursor
 from clearhead.data.dataset import chosen_reader, detect, find_reader, only, read_sources, resolve
 from clearhead.data.examples import AnyDataset
 from clearhead.data.source import ReadOptions
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError, DataError, nearest
 from clearhead.look.inputs import PreparedInput
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks import TASKS
-from clearhead.tasks.base.metrics import Score
+from clearhead.tasks.base.metrics import LOWER_IS_BETTER, Score
+from clearhead.tasks.base.recipe import Budget, DataFacts, Recipe
 from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -56,6 +57,16 @@ class Evaluation:
         """A line of metrics.jsonl."""
         return {"loss": self.loss, **{score.name: score.value for score in self.scores}, "sample": self.sample}
 
+    def quality(self, metric: str) -> float:
+        """The value of `loss` or of a score, negated where lower is better."""
+        for score in self.scores:
+            if score.name == metric:
+                return -score.value if score.name in LOWER_IS_BETTER else score.value
+        if metric == "loss":
+            return -self.loss
+        known = ["loss", *(score.name for score in self.scores)]
+        raise ConfigError(f"unknown train.metric={metric}; {nearest(metric, known)}")
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -65,6 +76,8 @@ class Workspace:
     tokenizer: Tokenizer | None = None
     meta: ModelMeta | None = None  # of a finished model
     whole: bool = False  # all the data is validation: nothing is learned from it
+    dataset: AnyDataset | None = None  # if it was read before
+    on_phase: Callable[[str], None] = lambda _text: None  # is told what takes time
 
 
 class Task(ABC, Generic[ModelT]):
@@ -80,6 +93,7 @@ class Task(ABC, Generic[ModelT]):
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # section -> values that differ from the usual ones
     legacy_settings: ClassVar[tuple[str, ...]] = ()  # names that `migrate` still understands
     unit: ClassVar[str] = "tokens"  # what its loss is counted in
+    metric: ClassVar[str] = "loss"  # what early stopping watches: the loss or a score
     rank: ClassVar[int] = 100  # lists show tasks of a lower rank first
     text_encoder: ClassVar[str | None] = None  # where its model has a text encoder that another can start from
     gives_word_vectors: ClassVar[bool] = False
@@ -112,6 +126,23 @@ class Task(ABC, Generic[ModelT]):
     def build(cls, model: ModelT, sizes: Sizes) -> nn.Module:
         """The network that a `model` section describes; its weights are drawn elsewhere."""
 
+    # --- settings that fit the data and the time ---
+
+    @classmethod
+    def facts(cls, dataset: AnyDataset) -> DataFacts:
+        """What `recipe` needs to know of the data."""
+        return DataFacts(len(list(dataset.train)), find_reader(cls.data_kind).unit)
+
+    @classmethod
+    def default_minutes(cls, facts: DataFacts) -> float:  # noqa: ARG003
+        """How long to train where nobody says."""
+        return 5.0
+
+    @classmethod
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:  # noqa: ARG003
+        """The settings for this amount of data and time."""
+        return {}
+
     # --- its data, loss and scores ---
 
     @abstractmethod
@@ -121,6 +152,10 @@ class Task(ABC, Generic[ModelT]):
     def use_full_evaluation(self) -> None:
         """From now on score every validation example, with the configured beam width: for the last evaluation."""
         self.max_scored, self.beam_width = None, self.config.train.beam
+
+    def full_evaluation_cost(self) -> float:
+        """How many times as long the last evaluation takes as the others."""
+        return 1.0
 
     @abstractmethod
     def cursor(self) -> Cursor:
@@ -200,6 +235,9 @@ def device_of(model: nn.Module) -> torch.device:
 
 def read_dataset(config: AnyConfig, kind: str, workspace: Workspace) -> AnyDataset:
     """The data of a run, split; data of another kind is refused, but every kind can be read as text."""
+    if workspace.dataset is not None:
+        return workspace.dataset
+    workspace.on_phase("reading the data")
     data = config.data
     sources = resolve(data.path, ReadOptions(data.encoding, data.source, data.target))
     chosen = chosen_reader(data.kind, kind, sources)
@@ -222,5 +260,6 @@ def train_tokenizer(config: AnyConfig, workspace: Workspace, texts: Iterable[str
     """The run's tokenizer, or a new one trained on the training texts."""
     if workspace.tokenizer is not None:
         return workspace.tokenizer
+    workspace.on_phase("training the tokenizer")
     settings = config.tokenizer
     return Tokenizer.train(settings.kind, texts, size=settings.size, lowercase=settings.lowercase)

@@ -1,0 +1,125 @@
+"""Settings that fit the data and the time: what `clearhead train TASK` chooses where the user chose nothing.
+
+Each task has a `recipe`, a function of the amount of data and of the budget; `tools/tune` measured what it is made of.
+Here is what all of them share: the budget, and which choices of the user take which parts of the recipe with them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from clearhead.config import AnyConfig
+from clearhead.run import Run, find
+from clearhead.tasks import TASKS, override_config, run_config
+
+Recipe = Mapping[str, Any]  # dotted name -> value
+
+GPU_CORES = 40  # a small GPU trains about as fast as so many cores
+# What a recipe gives together: if the user chooses a name on the left, those on the right are the user's as well.
+TOGETHER: Mapping[str, tuple[str, ...]] = {
+    "model.dim": ("model.heads", "model.inner"),
+    "model.heads": ("model.dim", "model.inner"),
+    "model.architecture": ("train.optimizer", "train.learning_rate", "train.matrix_rate", "model.layers"),
+    "train.optimizer": ("train.learning_rate", "train.matrix_rate", "train.weight_decay"),
+    "train.schedule": ("train.warmup",),
+    "train.max_steps": ("train.max_minutes",),
+    "train.evaluate_every": ("train.patience",),
+    "tokenizer.kind": ("tokenizer.size", "tokenizer.lowercase", "model.length"),
+}
+SIZE = ("model.dim", "model.heads", "model.layers", "model.inner")  # what --size fixes
+# What a model that starts from another one has in common with it.
+PARTS = ("model.positions", "model.feed_forward", "model.bias", "model.norm", "model.placement", "model.kv_heads")
+SHAPE = (*SIZE, *PARTS)
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What a recipe knows of the training data."""
+
+    examples: int  # of running text: characters
+    unit: str  # what they are, in the plural
+    length: float = 0.0  # mean number of characters in an example
+    classes: int = 0
+    image_size: int = 0  # the side of a square image; 0 if they have several sizes
+
+
+# What every recipe of a Transformer has: Muon, and a rate that falls to zero with the time.
+MUON: Recipe = {
+    "model.bias": False,
+    "train.optimizer": "muon",
+    "train.learning_rate": 0.008,
+    "train.schedule": "linear",
+    "train.warmup": 0.02,
+    "train.max_steps": None,
+}
+
+
+def shape(dim: int, layers: int, head: int = 32, widen: int = 2) -> Recipe:
+    """The settings of `layers` blocks that are `dim` wide."""
+    return {"model.dim": dim, "model.heads": dim // head, "model.layers": layers, "model.inner": widen * dim}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The time of a training, and how much is computed in it."""
+
+    minutes: float
+    cores: int
+
+    @property
+    def core_minutes(self) -> float:
+        return self.minutes * self.cores
+
+    def __str__(self) -> str:
+        cores = "one core" if self.cores == 1 else f"{self.cores} cores"
+        return f"{self.minutes:g} minute{'s' * (self.minutes != 1)} on {cores}"
+
+
+def cores() -> int:
+    """How many processor cores train, in all processes of a torchrun."""
+    if torch.cuda.is_available():
+        return GPU_CORES
+    return torch.get_num_threads() * int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def choose(config: AnyConfig, facts: DataFacts, given: Collection[str], size: str | None) -> tuple[AnyConfig, str]:
+    """The configuration completed by the task's recipe, and a sentence that says what was chosen.
+
+    `given` are the names of the settings that the user chose, `size` is the user's --size.
+    """
+    task = TASKS[config.task]
+    minutes = config.train.max_minutes or task.default_minutes(facts)
+    budget = Budget(minutes, cores())
+    fixed = {*given, *(name for chosen in given for name in TOGETHER.get(chosen, ())), *(SIZE if size else ())}
+    recipe = {**task.recipe(facts, budget), "train.max_minutes": minutes}
+    if "train.max_minutes" in given and "train.max_steps" not in given:
+        recipe.setdefault("train.max_steps", None)
+    if config.train.start_from is not None:
+        recipe = {name: value for name, value in recipe.items() if not name.startswith(("model.", "tokenizer."))}
+        recipe |= _shape_of(config.train.start_from)
+    chosen = {name: value for name, value in recipe.items() if name not in fixed and _has(config, name)}
+    completed = override_config(config, [f"{name}={_text(value)}" for name, value in chosen.items()])
+    listed = " ".join(f"{name}={_text(value)}" for name, value in chosen.items())
+    return completed, f"chosen for {facts.examples:,} {facts.unit} and {budget}: {listed}"
+
+
+def _shape_of(start_from: str) -> Recipe:
+    """The shape of the model that training starts from."""
+    model = run_config(Run.open(find(start_from))).model
+    return {name: value for name in SHAPE if (value := getattr(model, name.removeprefix("model."), None)) is not None}
+
+
+def _has(config: AnyConfig, name: str) -> bool:
+    section, _, key = name.partition(".")
+    return key in type(getattr(config, section)).model_fields
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
