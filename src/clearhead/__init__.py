@@ -4,7 +4,10 @@
     m.translate("we are eating bread")             # str; a list gives a list
     m.look("we are eating bread").heads(layer=2, head=1).save("head.svg")
 
-`load` returns the predictor of the model's task; `Translator.load("en-es")` also says so to a type checker.
+    m = clearhead.train("translate", data="pairs.tsv", out="runs/mine")      # or a list, a DataFrame, a dataset
+    clearhead.evaluate("runs/mine").scores
+
+`load` and `train` return the predictor of the model's task; `Translator.load("en-es")` also says so to a type checker.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from clearhead.tasks.translate import Candidate, Translator
     from clearhead.tasks.vision import ImageClassifier
     from clearhead.tasks.words import WordVectors
+    from clearhead.train.evaluate import Detailed
+    from clearhead.train.loop import Callbacks
 
     class Model(  # type: ignore[misc]  # a model has the verb of one task: which, only its files know
         Translator, LanguageModel, MaskedLanguageModel, ImageClassifier, Classifier, Tagger, Captioner, WordVectors
@@ -59,7 +64,9 @@ __all__ = [
     "Translator",
     "WordVectors",
     "__version__",
+    "evaluate",
     "load",
+    "train",
 ]
 
 
@@ -72,6 +79,33 @@ def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Model:
     from clearhead.tasks.base import predictor
 
     return predictor.load(path, engine, int8)  # type: ignore[return-value]
+
+
+def train(
+    task: str,
+    data: object = None,
+    out: str | Path | None = None,
+    *,
+    size: str | None = None,
+    callbacks: Callbacks | None = None,
+    progress: bool = True,
+    **settings: object,
+) -> Model:
+    """Train a model on a path or on Python data, and load it; `clearhead.train.api` says what `data` may be.
+
+    Settings are named as on the command line, `**{"train.max_minutes": 5}`, or by their last part, `max_minutes=5`.
+    """
+    from clearhead.train import api
+
+    return api.train(task, data, out, size=size, callbacks=callbacks, progress=progress, **settings)  # type: ignore[return-value]
+
+
+def evaluate(run: str | Path, data: str | Path | None = None) -> Detailed:
+    """The scores of a model on its validation part, or on all of another dataset."""
+    from clearhead.run import find
+    from clearhead.train import evaluate as evaluation
+
+    return evaluation.evaluate(find(run), None if data is None else str(data))
 
 
 def __getattr__(name: str) -> Any:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 BUNDLED = Path(__file__).parent / "bundled"  # the run directories that come with the package
 FORMAT = "clearhead 1"
 NOT_SCORES = ("step", "part", "loss", "sample")  # keys of an evaluation in metrics.jsonl
+DATA = "data"  # the folder of a run that holds data which was given as Python objects
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Run:
         """A new directory; one that holds another run is refused."""
         if (path / "config.yaml").exists():
             raise ConfigError(f"{path} holds another run; go on with `clearhead resume {path}` or choose another --out")
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(entry.name != DATA for entry in path.iterdir())):
             raise ConfigError(f"{path} exists and is not an empty folder; choose another --out")
         with write_errors(path):
             path.mkdir(parents=True, exist_ok=True)

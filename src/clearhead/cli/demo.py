@@ -58,15 +58,15 @@ def demo(
 
 def _train_and_use(run: Path, as_json: bool) -> None:
     import clearhead
-    from clearhead.cli.train import Display
     from clearhead.tasks import default_config, override_config
+    from clearhead.train.display import Display
     from clearhead.train.start import run_training
 
     screen = console(stderr=as_json)
     screen.print("Training a translator, English to Spanish, on the 50,000 sentence pairs that come with Clearhead.\n")
     chosen = override_config(default_config("translate"), SETTINGS)
-    with Display(silent=as_json) as display:
-        evaluation = run_training(chosen, run, "clearhead demo", display.callbacks(run))
+    with Display(run, silent=as_json) as callbacks:
+        evaluation = run_training(chosen, run, "clearhead demo", callbacks)
     model = clearhead.load(run)
     translations = {sentence: model.translate(sentence) for sentence in SENTENCES}
     figure = run / "cross-attention.svg"

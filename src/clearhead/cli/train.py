@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import time
@@ -18,9 +17,6 @@ from clearhead.tasks import TASKS
 
 if TYPE_CHECKING:
     from clearhead.tasks.base.task import Evaluation
-    from clearhead.train.board import Board
-    from clearhead.train.loop import Callbacks, Step
-    from clearhead.train.schedules import Progress
     from clearhead.train.start import Plan
 
 
@@ -54,11 +50,12 @@ def train(
     config = load_config(what) if is_recipe else default_config(what, size or "small")
     changes = ([f"data.path={data}"] if data is not None else []) + (overrides or [])
     config = override_config(config, changes)
+    from clearhead.train.display import Display
     from clearhead.train.start import Plan, plan_training, run_training
 
     run = out or Path("runs") / f"{config.task}-{time.strftime('%Y%m%d-%H%M%S')}"
     command = "clearhead " + " ".join(shlex.quote(word) for word in sys.argv[1:])
-    with Display(silent=as_json) as display, display.with_tensorboard(run) as callbacks:
+    with Display(run, silent=as_json) as callbacks:
         given = [change.partition("=")[0] for change in changes]
         plan = Plan(config) if is_recipe else plan_training(config, given, size, callbacks)
         if not dry_run:
@@ -75,26 +72,24 @@ def resume(
 ) -> None:
     """Continue an interrupted training, bit for bit."""
     from clearhead.train import start
+    from clearhead.train.display import Display
 
-    with Display(silent=as_json) as display, display.with_tensorboard(run) as callbacks:
+    with Display(run, silent=as_json) as callbacks:
         evaluation = start.resume(run, callbacks)
     _report(run, evaluation, as_json)
 
 
 def _report(run: Path, evaluation: Evaluation, as_json: bool) -> None:
     """Print the final scores and where the model is."""
-    if not _is_main():
+    from clearhead.train.display import is_main
+
+    if not is_main():
         return
     if as_json:
         print_json({"run": str(run), **evaluation.record()})
         return
     print_scores(evaluation)
     console().print(f"\nThe model is in {run}; its card is {run / 'card.md'}.", soft_wrap=True)
-
-
-def _is_main() -> bool:
-    """Of the processes that torchrun starts, only the main one prints."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def _print_estimate(plan: Plan, as_json: bool) -> None:
@@ -128,70 +123,3 @@ def _duration(minutes: float) -> str:
     if minutes < 2:
         return f"{60 * minutes:.0f} seconds"
     return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
-
-
-class Display:
-    """Training progress with loss, speed and time left: a bar on a terminal, a line every 10 seconds elsewhere."""
-
-    def __init__(self, silent: bool):
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        self.screen = console(stderr=True)
-        self.silent = silent or not _is_main()
-        self.bar = Progress(
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%  {task.description}", markup=False),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self.screen,
-            disable=self.silent or not self.screen.is_terminal,
-        )
-        self.last_line = time.monotonic()
-        self.loss: float | None = None  # moving average
-        self.run: Path | None = None  # named in the message after Ctrl-C
-        self.step = 0
-
-    def __enter__(self) -> Display:
-        self.bar.start()
-        self.training = self.bar.add_task("preparing", total=1.0)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.bar.stop()
-        if kind is KeyboardInterrupt and self.run is not None:
-            where = f"after step {self.step:,}, which is saved" if self.step else "before the first step"
-            self.screen.print(f"stopped {where}; continue with: clearhead resume {self.run}", soft_wrap=True)
-
-    def callbacks(self, run: Path) -> Callbacks:
-        from clearhead.train.loop import Callbacks
-
-        self.run = run
-        return Callbacks(self._on_step, self._on_evaluation, self._on_note, self._on_phase)
-
-    def with_tensorboard(self, run: Path) -> Board:
-        from clearhead.train.board import Board
-
-        return Board(run, self.callbacks(run))
-
-    def _on_step(self, step: Step, progress: Progress) -> None:
-        self.step = step.step
-        share = 0.99 * progress.share(step.step)  # the last evaluation is still to come
-        self.loss = step.loss if self.loss is None else 0.95 * self.loss + 0.05 * step.loss
-        speed = step.tokens / max(step.seconds, 1e-9)
-        text = f"step {step.step:,}  loss {self.loss:.3f}  {speed:,.0f} {step.unit}/s"
-        self.bar.update(self.training, completed=share, description=text)
-        if not self.silent and not self.screen.is_terminal and time.monotonic() - self.last_line > 10:
-            self.last_line = time.monotonic()
-            self.screen.print(f"{share:4.0%}  {text}")
-
-    def _on_evaluation(self, step: int, evaluation: Evaluation) -> None:
-        scores = "  ".join(f"{score.name} {score.value:.4g}" for score in evaluation.scores)
-        sample = f"\n      {evaluation.sample[:160]!r}" if evaluation.sample else ""
-        self._on_note(f"step {step:,}: validation loss {evaluation.loss:.4f}  {scores}{sample}")
-
-    def _on_phase(self, text: str) -> None:
-        self.bar.update(self.training, description=text)
-
-    def _on_note(self, text: str) -> None:
-        if not self.silent:
-            self.screen.print(text, soft_wrap=True)

@@ -100,7 +100,7 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
         return min(60.0, max(3.0, round(facts.examples / 500)))
 
     @classmethod
-    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:  # noqa: ARG003
         size = facts.image_size if 0 < facts.image_size <= MAX_SIZE else MAX_SIZE
         return {
             **MUON,

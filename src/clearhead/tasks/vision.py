@@ -85,7 +85,7 @@ class Vision(LabelTask[VisionModel]):
         return min(60.0, max(2.0, round(facts.examples / 2000)))
 
     @classmethod
-    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:  # noqa: ARG003
         size = facts.image_size if 0 < facts.image_size <= MAX_SIZE else MAX_SIZE
         patch = next((each for each in (4, 8, 7, 5, 6, 3, 2, 1) if size % each == 0 and size // each <= 10), 1)
         return {

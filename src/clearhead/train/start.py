@@ -91,7 +91,7 @@ def run_training(
     start = time.perf_counter() - (plan.seconds if plan else 0.0)
     config = with_absolute_path(config)
     with ProcessGroup.join(config.train) as group:
-        with _remove_on_failure(out) if group.is_main else nullcontext():
+        with remove_on_failure(out) if group.is_main else nullcontext():
             run = group.on_main(lambda: _open_or_create(out, config) if group.restarted else Run.create(out, config))
             trainer = make_trainer(run, config, callbacks or Callbacks(), group, plan.dataset if plan else None)
             group.on_main(lambda: write_text(run.command, command))
@@ -119,7 +119,7 @@ def resume(path: Path, callbacks: Callbacks | None = None) -> Evaluation:
 
 
 @contextmanager
-def _remove_on_failure(out: Path) -> Iterator[None]:
+def remove_on_failure(out: Path) -> Iterator[None]:
     """An error in the settings or the data leaves no new folder behind."""
     new = [folder for folder in (out, *out.parents) if not folder.exists()]
     empty = out.is_dir() and not any(out.iterdir())

@@ -73,7 +73,7 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
         return min(20.0, max(1.0, round(facts.examples / 5000)))
 
     @classmethod
-    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:  # noqa: ARG003
         return {
             **MUON,
             **shape(128, 2),

@@ -1,0 +1,80 @@
+"""`clearhead.train(...)` and `clearhead.evaluate(...)`: what the commands do, from Python.
+
+model = clearhead.train("translate", data="pairs.tsv", out="runs/mine", **{"train.max_minutes": 5})
+model = clearhead.train("classify", data=[("a warm film", "good"), ("dull", "bad"), …], max_minutes=1)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clearhead.config import AnyConfig, describe
+from clearhead.data.memory import write_examples
+from clearhead.errors import ConfigError, nearest
+from clearhead.run import DATA
+from clearhead.tasks import TASKS, default_config, load_config, override_config
+from clearhead.tasks.base.predictor import Predictor, load
+from clearhead.train.display import Display
+from clearhead.train.loop import Callbacks
+from clearhead.train.start import Plan, plan_training, remove_on_failure, run_training
+
+
+def train(
+    task: str,
+    data: Any = None,
+    out: str | Path | None = None,
+    *,
+    size: str | None = None,
+    callbacks: Callbacks | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> Predictor:
+    """Train a model and load it.
+
+    `task` is the name of a task, or the path of a RECIPE.yaml. `data` is what `--data` takes, or Python data: a list or
+    an iterator of examples, a pandas DataFrame, a Hugging Face dataset, or a dict of parts; it is written into the run,
+    so that the run can be resumed. Settings are named as on the command line, `**{"model.dim": 64}`, or by their last
+    part where no other has it: `dim=64`. What is not given is chosen for the data and the time.
+    """
+    is_recipe = task.endswith((".yaml", ".yml"))
+    config = load_config(task) if is_recipe else default_config(task, size or "small")
+    changes = assignments(config, settings)
+    run = Path(out) if out is not None else Path("runs") / f"{config.task}-{time.strftime('%Y%m%d-%H%M%S')}"
+    with remove_on_failure(run):
+        if data is not None:
+            path = data if isinstance(data, str | Path) else _written(data, config.task, run)
+            changes.append(f"data.path={path}")
+        config = override_config(config, changes)
+        with Display(run, silent=not progress, then=callbacks) as told:
+            given = [change.partition("=")[0] for change in changes]
+            plan = Plan(config) if is_recipe else plan_training(config, given, size, told)
+            run_training(plan.config, run, f"clearhead.train({task!r}, …)", told, plan)
+    return load(run)
+
+
+def assignments(config: AnyConfig, settings: Mapping[str, Any]) -> list[str]:
+    """Keyword arguments as `section.key=value`; a name without its section must be that of one setting only."""
+    known = [name for name, _, _ in describe(config)]
+    changes = []
+    for name, value in settings.items():
+        matching = [each for each in known if name in (each, each.partition(".")[2])]
+        if len(matching) != 1:
+            problem = f"is the name of {' and '.join(matching)}; write it whole" if matching else nearest(name, known)
+            raise ConfigError(f"{'ambiguous' if matching else 'unknown'} setting {name}: {problem}")
+        changes.append(f"{matching[0]}={_text(value)}")
+    return changes
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)
+
+
+def _written(data: Any, task: str, run: Path) -> Path:
+    if run.exists() and any(run.iterdir()):
+        raise ConfigError(f"{run} exists and is not an empty folder; choose another `out`")
+    return write_examples(data, TASKS[task].data_kind, run / DATA)
