@@ -15,10 +15,9 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from clearhead.look.render.html import FOLDER as VIEWS
-from clearhead.serve.app import create_app
 from clearhead.serve.registry import Service
 from clearhead.serve.security import Access
-from clearhead.serve.server import Address, make_server, run_server
+from clearhead.serve.server import Address, create_app, make_server, run_server
 from clearhead.studio import lessons, play, training, views, what_if
 from clearhead.studio.runs import Runs
 

@@ -10,9 +10,8 @@ from pydantic import Field
 
 from clearhead.look.render.html import finite
 from clearhead.serve.errors import RequestError
+from clearhead.serve.inputs import ModelName, RequestBody, decode_image
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ModelName, RequestBody
-from clearhead.serve.uploads import decode_image
 from clearhead.serve.worker import answers
 
 Document = dict[str, Any]

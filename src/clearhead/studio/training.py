@@ -9,15 +9,15 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
+from clearhead import load
 from clearhead.data.readers import READERS
 from clearhead.look.views.history import FORMAT, read_history
 from clearhead.serve.errors import ERROR_RESPONSES
+from clearhead.serve.inputs import RequestBody, ServiceDep
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import RequestBody, ServiceDep
 from clearhead.studio.inputs import Document
 from clearhead.studio.runs import Runs
 from clearhead.tasks import TASKS
-from clearhead.tasks.base.predictor import load
 
 router = APIRouter(responses=ERROR_RESPONSES)
 

@@ -18,8 +18,8 @@ from clearhead.look.views.positions import Positions, positions
 from clearhead.look.views.words import with_neighbours, word_map
 from clearhead.nn import SinusoidalPositions
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
+from clearhead.serve.inputs import ModelName, RequestBody, ServiceDep
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ModelName, RequestBody, ServiceDep
 from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
 from clearhead.tasks.base.predictor import Predictor
 from clearhead.tasks.words import WordVectors

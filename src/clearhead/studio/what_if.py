@@ -24,8 +24,8 @@ from clearhead.look.interventions import attention_layers, heads_off, layers_off
 from clearhead.look.look import Look
 from clearhead.look.probes import probes
 from clearhead.serve.errors import ERROR_RESPONSES
+from clearhead.serve.inputs import ServiceDep
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ServiceDep
 from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
 from clearhead.tasks.base.predictor import Predictor
 
