@@ -47,7 +47,7 @@ class Case:
 GREEDY = {"temperature": 0}
 SAMPLED = {"temperature": 0.9, "seed": 3}
 FILTERS = {"top_k": 20, "top_p": 0.95, "min_p": 0.01}
-GROUPS = {"beam_width": 4, "beam_groups": 2, "diversity_penalty": 0.7}
+GROUPS = {"beam_width": 4, "beam_groups": 4, "diversity_penalty": 3.0}
 BANNED = (5, 6, *range(9, 17))
 PREFIX = (7, 18)
 PROCESSORS = {"repetition_penalty": 1.2, "no_repeat_ngram": 3, "banned_tokens": BANNED, "prefix_tokens": PREFIX}
@@ -58,12 +58,12 @@ CASES = [
     Case("another seed", {"temperature": 1.3, "seed": 4}, prompt="the old house"),
     Case("top-k", {**SAMPLED, "top_k": 7}),
     Case("top-p", {**SAMPLED, "top_p": 0.7}),
-    Case("min-p", {**SAMPLED, "min_p": 0.1}),
+    Case("min-p", {**SAMPLED, "min_p": 0.6}),
     Case("all filters", {**SAMPLED, **FILTERS}),
     Case("repetition penalty", {**GREEDY, "repetition_penalty": 1.5}),
     Case("sampled with repetition penalty", {**SAMPLED, "repetition_penalty": 1.3}, prompt="a"),
     Case("no repeated n-gram", {**GREEDY, "no_repeat_ngram": 2}),
-    Case("sampled without repeated n-gram", {**SAMPLED, "no_repeat_ngram": 3}),
+    Case("sampled without repeated n-gram", {**SAMPLED, "no_repeat_ngram": 2}),
     Case("banned tokens", {**GREEDY, "banned_tokens": BANNED}),
     Case("sampled with banned tokens", {**SAMPLED, "banned_tokens": BANNED}),
     Case("prefix tokens", {**GREEDY, "prefix_tokens": PREFIX}),
@@ -83,22 +83,24 @@ CASES = [
     Case("long", SAMPLED, max_tokens=300),
 ]
 
-TEXT = "we are eating bread near the old house"
+TEXT = "bread with water near a red house"
+HOT = {"beam_width": 1, "temperature": 1.5, "seed": 3}
 TRANSLATIONS = [
     Case("greedy", {"beam_width": 1}, TEXT),
     Case("beam width 4", {"beam_width": 4}, TEXT),
-    Case("beam width 7", {"beam_width": 7}, "a small red door ."),
-    Case("no length penalty", {"beam_width": 4, "length_penalty": 0.0}, TEXT),
-    Case("length penalty", {"beam_width": 4, "length_penalty": 1.7}, TEXT),
-    Case("coverage penalty", {"beam_width": 4, "coverage_penalty": 0.8}, TEXT),
+    Case("beam width 7", {"beam_width": 7}, TEXT),
+    Case("length penalty", {"beam_width": 4, "length_penalty": 0.0}, TEXT),
+    Case("coverage penalty", {"beam_width": 7, "coverage_penalty": 3.0}, TEXT),
     Case("beam groups", GROUPS, TEXT),
-    Case("repetition penalty", {"beam_width": 3, "repetition_penalty": 1.4}, TEXT),
-    Case("no repeated n-gram", {"beam_width": 3, "no_repeat_ngram": 2}, TEXT),
-    Case("banned tokens", {"beam_width": 3, "banned_tokens": BANNED}, TEXT),
+    Case("repetition penalty", {"beam_width": 1, "repetition_penalty": 3.0}, TEXT),
+    Case("no repeated n-gram", {"beam_width": 1, "no_repeat_ngram": 2}, TEXT),
+    Case("banned tokens", {"beam_width": 3, "banned_tokens": (*BANNED, 20)}, TEXT),
     Case("prefix tokens", {"beam_width": 3, "prefix_tokens": PREFIX}, TEXT),
     Case("beam search with everything", {**GROUPS, **PROCESSORS, "length_penalty": 0.6, "coverage_penalty": 0.3}, TEXT),
-    Case("sampled", {"beam_width": 1, **SAMPLED}, TEXT),
-    Case("another seed", {"beam_width": 1, "temperature": 1.3, "seed": 4}, "we are drinking water"),
-    Case("all filters", {"beam_width": 1, **SAMPLED, **FILTERS}, TEXT),
-    Case("sampled with everything", {"beam_width": 1, **SAMPLED, **FILTERS, **PROCESSORS}, TEXT),
+    Case("sampled", HOT, TEXT),
+    Case("another seed", {**HOT, "seed": 4}, TEXT),
+    Case("top-k", {**HOT, "top_k": 3}, TEXT),
+    Case("top-p", {**HOT, "top_p": 0.8}, TEXT),
+    Case("min-p", {**HOT, "min_p": 0.05}, TEXT),
+    Case("sampled with everything", {**HOT, **FILTERS, **PROCESSORS}, TEXT),
 ]

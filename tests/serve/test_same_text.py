@@ -128,6 +128,13 @@ def among_others(address: str, name: str, cases: Sequence[Case], ask: Ask) -> di
     return found
 
 
+def test_every_rule_changes_the_text(model: Of) -> None:
+    """So that a surface that ignored a setting would be found out."""
+    texts = {expected(model("writer"), case) for case in CASES}
+    translations = {expected_translation(model("translator"), case) for case in TRANSLATIONS}
+    assert (len(texts), len(translations)) == (len(CASES), len(TRANSLATIONS))
+
+
 # --- language models ---
 
 
