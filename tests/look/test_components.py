@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearhead.errors import ShapeError
-from clearhead.look.components import principal_components
+from clearhead.look.views.patches import principal_components
 
 N, D = 11, 5
 

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ShapeError
-from clearhead.look.effects import divergence, effects, trace
-from clearhead.look.interventions import heads_off, layers_off, patched
+from clearhead.look.interventions import divergence, effects, heads_off, layers_off, patched, trace
 from clearhead.look.probes import capture
 from clearhead.run import Sizes
 from clearhead.tasks import TASKS

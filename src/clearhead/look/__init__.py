@@ -21,10 +21,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clearhead.look.beams import BeamTree
-    from clearhead.look.effects import trace
     from clearhead.look.foreign import look_at
-    from clearhead.look.interventions import heads_off, layers_off, mask_off, patched, positions_off, scale_off
+    from clearhead.look.interventions import heads_off, layers_off, mask_off, patched, positions_off, scale_off, trace
     from clearhead.look.look import Look
     from clearhead.look.probes import capture
     from clearhead.look.record import AttentionRecord, LookRecord
@@ -33,10 +31,11 @@ if TYPE_CHECKING:
     from clearhead.look.render.terminal import head_labels, show_bars, show_heads, show_matrix
     from clearhead.look.render.text import coloured_text
     from clearhead.look.view import VIEWS, LookView, Model, View, ViewOptions, show
+    from clearhead.look.views.beam import BeamTree
 
 _MODULES = {
     "AttentionRecord": "record",
-    "BeamTree": "beams",
+    "BeamTree": "views.beam",
     "COLUMN": "render.figure",
     "Figure": "render.figure",
     "Look": "look",
@@ -63,7 +62,7 @@ _MODULES = {
     "show_bars": "render.terminal",
     "show_heads": "render.terminal",
     "show_matrix": "render.terminal",
-    "trace": "effects",
+    "trace": "interventions",
 }
 
 

@@ -19,8 +19,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError
-from clearhead.look.effects import divergence
-from clearhead.look.interventions import attention_layers, heads_off, layers_off, mask_off, positions_off, scale_off
+from clearhead.look.interventions import (
+    attention_layers,
+    divergence,
+    heads_off,
+    layers_off,
+    mask_off,
+    positions_off,
+    scale_off,
+)
 from clearhead.look.look import Look
 from clearhead.look.probes import probes
 from clearhead.serve.errors import ERROR_RESPONSES

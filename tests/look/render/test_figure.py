@@ -16,14 +16,13 @@ import torch
 from matplotlib.text import Text
 
 from clearhead.errors import ConfigError, ProbeError, ShapeError
-from clearhead.look.beams import BeamTree, Node
 from clearhead.look.look import Look
 from clearhead.look.record import AttentionRecord
 from clearhead.look.render.figure import COLUMN, PAGE, SLIDE, Figure, label_step, token_label
 from clearhead.look.render.image import image_overlays, pattern_grid
 from clearhead.look.render.matrix import Scale, heatmap, window_slice
 from clearhead.look.render.text import coloured_text, place_tokens
-from clearhead.look.views.beam import BEST, Beam
+from clearhead.look.views.beam import BEST, Beam, BeamTree, Node
 from clearhead.look.views.history import History, spread
 from clearhead.look.views.importance import Importance
 from clearhead.look.views.lens import Lens

@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.interventions import patched
 from clearhead.look.probes import capture
-from clearhead.look.record import LookRecord
+from clearhead.look.record import LookRecord, rounded
 from clearhead.look.render.matrix import Window
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, ViewOptions
 from clearhead.look.views.relevance import AttributionView, answer_position, choose_answer
 

@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, ShapeError, nearest
 from clearhead.look.interventions import attention_layers, heads_off
-from clearhead.look.record import KINDS
+from clearhead.look.probes import removing
+from clearhead.look.record import KINDS, rounded
 from clearhead.look.render.figure import SLIDE, Figure, panels
 from clearhead.look.render.matrix import Scale, draw_colorbar, draw_matrix, label_edges, write_numbers
 from clearhead.look.render.terminal import show_heads
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, Loss, Model, View, ViewOptions
 
 if TYPE_CHECKING:
@@ -136,12 +136,9 @@ def gates(model: nn.Module, layers: str = "*") -> Iterator[dict[str, Tensor]]:
 
         return multiply
 
-    hooks = [kernel.register_forward_hook(gate(name)) for name, (kernel, _) in attention_layers(model, layers).items()]
-    try:
+    found = attention_layers(model, layers).items()
+    with removing(kernel.register_forward_hook(gate(name)) for name, (kernel, _) in found):
         yield made
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @torch.no_grad()

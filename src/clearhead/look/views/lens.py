@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.probes import capture, stacks
-from clearhead.look.record import LookRecord
+from clearhead.look.record import LookRecord, rounded
 from clearhead.look.render.figure import (
     SLIDE,
     Figure,
@@ -31,7 +31,6 @@ from clearhead.look.render.figure import (
 )
 from clearhead.look.render.matrix import Scale, Window, draw_colorbar, draw_matrix, label_edges, window_slice
 from clearhead.look.render.terminal import show_matrix
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, LookView, ViewOptions
 from clearhead.nn import Decoder, Encoder, SequenceOutput, TokenOutput
 

@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.interventions import Kernel, attention_layers
-from clearhead.look.record import LookRecord, span
+from clearhead.look.probes import removing
+from clearhead.look.record import LookRecord, rounded, span
 from clearhead.look.render.figure import SLIDE, Figure
 from clearhead.look.render.image import image_overlays
 from clearhead.look.render.matrix import Window, window_slice
 from clearhead.look.render.terminal import show_bars
 from clearhead.look.render.text import coloured_text
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, LookView, ViewOptions
 from clearhead.look.views.rollout import show_patches
 from clearhead.nn.attention import share_heads
@@ -159,12 +159,9 @@ def explicit_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
         return compute
 
-    hooks = [kernel.register_forward_hook(recorder(name)) for name, (kernel, _) in attention_layers(model).items()]
-    try:
+    layers = attention_layers(model).items()
+    with removing(kernel.register_forward_hook(recorder(name)) for name, (kernel, _) in layers):
         yield seen
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def choose_answer(logits: Tensor, position: int = -1, choice: Tensor | int | None = None) -> tuple[Tensor, Tensor]:

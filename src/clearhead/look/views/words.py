@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from clearhead.errors import ConfigError, ShapeError, nearest
-from clearhead.look.components import principal_components
+from clearhead.look.record import rounded
 from clearhead.look.render.figure import (
     COLOURS,
     GREY,
@@ -30,8 +30,8 @@ from clearhead.look.render.figure import (
     text_cells,
     token_label,
 )
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
+from clearhead.look.views.patches import principal_components
 from clearhead.models.word_vectors import neighbours
 
 if TYPE_CHECKING:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     pass
 
 if TYPE_CHECKING:  # what looks inside is imported on first use: a translation need not wait for it
-    from clearhead.look.beams import BeamTree
     from clearhead.look.look import Look
     from clearhead.look.view import View
+    from clearhead.look.views.beam import BeamTree
 
 Vectors = NDArray[np.float32]
 T = TypeVar("T")
@@ -319,7 +319,7 @@ class GeneratingPredictor(Predictor):
         return self._look_at_output(prepared, self.generate_ids(prepared, **settings))
 
     def beam_tree(self, item: Any, beam_width: int = 4, **settings: Any) -> BeamTree:
-        from clearhead.look.beams import beam_tree
+        from clearhead.look.views.beam import beam_tree
 
         prepared = self.prepare(item)
         return beam_tree(
