@@ -6,42 +6,15 @@ import pytest
 
 from builtin_data.pairs.adjectives import adjective
 from builtin_data.pairs.circumstances import located
-from builtin_data.pairs.clauses import (
-    ALREADY,
-    ANYMORE,
-    NEVER,
-    STILL,
-    YET,
-    Clause,
-    Form,
-    Predicate,
-    doing,
-)
+from builtin_data.pairs.clauses import ALREADY, ANYMORE, NEVER, STILL, YET, Clause, Form, Predicate, doing
 from builtin_data.pairs.nouns import NOUNS, noun
 from builtin_data.pairs.person import Person
-from builtin_data.pairs.phrases import (
-    Phrase,
-    conjunction,
-    measured,
-    none_of,
-    noun_phrase,
-    owned,
-)
+from builtin_data.pairs.phrases import Phrase, conjunction, measured, none_of, noun_phrase, owned
 from builtin_data.pairs.sentences import contracted
 from builtin_data.pairs.shorthand import predicate
 from builtin_data.pairs.spanish_verbs import Tense, command, conjugate, gerund, participle
 from builtin_data.pairs.states import ESTAR, TENER, described
-from builtin_data.pairs.subjects import (
-    EVERYONE,
-    HE,
-    NOBODY,
-    SHE,
-    THEY,
-    WE,
-    YOU,
-    YOU_ALL,
-    I,
-)
+from builtin_data.pairs.subjects import EVERYONE, HE, NOBODY, SHE, THEY, WE, YOU, YOU_ALL, I
 from builtin_data.pairs.verbs import verb
 
 from .saying import AT_HOME, BREAD, a, the

@@ -5,37 +5,18 @@ from __future__ import annotations
 import pytest
 
 from builtin_data.pairs.adjectives import adjective
-from builtin_data.pairs.clauses import (
-    Clause,
-    Form,
-    Predicate,
-    doing,
-)
+from builtin_data.pairs.clauses import Clause, Form, Predicate, doing
 from builtin_data.pairs.commands import commanded, wanted
 from builtin_data.pairs.errands import purpose
 from builtin_data.pairs.likes import LIKE, LOVE, hurting, pleasing, pleasing_to_do, wishing_to_do
 from builtin_data.pairs.nouns import noun
-from builtin_data.pairs.phrases import (
-    NounPhrase,
-    Phrase,
-    noun_phrase,
-)
+from builtin_data.pairs.phrases import NounPhrase, Phrase, noun_phrase
 from builtin_data.pairs.questions import HOW, WHAT, WHEN, WHERE, WHOM, WHY
 from builtin_data.pairs.reasons import feeling_of, linked
 from builtin_data.pairs.relatives import that, who
 from builtin_data.pairs.shorthand import phrase, predicate
 from builtin_data.pairs.states import ESTAR, SER, described
-from builtin_data.pairs.subjects import (
-    HE,
-    SHE,
-    THEY,
-    WE,
-    WHO,
-    YOU,
-    I,
-    subject,
-    together,
-)
+from builtin_data.pairs.subjects import HE, SHE, THEY, WE, WHO, YOU, I, subject, together
 from builtin_data.pairs.verbs import verb
 
 from .saying import ANA, BREAD, INES, LUIS, a, give, the

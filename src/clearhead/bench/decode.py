@@ -24,8 +24,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from clearhead.bench.marian import marian, translate
 from clearhead.bench.measure import MakeTurn, Measurement, Turn, side_by_side_apart
+from clearhead.bench.peers import marian, translate
 from clearhead.data import read
 from clearhead.decode import Prompts, Settings, SpecialTokens, generate, generate_batch
 from clearhead.engines.ct2 import PATIENCE, Ct2Engine, open_ct2

@@ -65,10 +65,6 @@ def test_what_cannot_have_induction_heads_is_one_sentence() -> None:
     with pytest.raises(ShapeError, match=r"1 tokens of 12 kinds cannot be repeated; take at least 2 of 2"):
         induction(language_model(), range(1, V), length=1)
     sentence = r"induction heads belong to a causal language model with attention; this model is not one"
-    for model in (
-        language_model(architecture="rnn"),
-        language_model("masked_lm"),
-        language_model("translate"),
-    ):
+    for model in (language_model(architecture="rnn"), language_model("masked_lm"), language_model("translate")):
         with pytest.raises(ProbeError, match=sentence):
             induction(model, range(1, V))

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from builtin_data.pairs.clauses import (
-    ALMOST_ALWAYS,
-    ALMOST_NEVER,
-    ALREADY,
-    ALSO,
-    ALWAYS,
-    NEVER,
-    STILL,
-    Adverb,
-    Form,
-)
+from builtin_data.pairs.clauses import ALMOST_ALWAYS, ALMOST_NEVER, ALREADY, ALSO, ALWAYS, NEVER, STILL, Adverb, Form
 from builtin_data.pairs.nouns import noun
 from builtin_data.pairs.phrases import Phrase, after, noun_phrase
 from builtin_data.table import rows

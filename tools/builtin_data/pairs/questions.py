@@ -9,30 +9,11 @@ from random import Random
 from builtin_data.pairs.actions import SOCIAL, Manner, action, timed_clause
 from builtin_data.pairs.choices import chance, choose_definite, choose_plain_subject, forms_of, pick
 from builtin_data.pairs.circumstances import PLACES
-from builtin_data.pairs.clauses import (
-    ALMOST_ALWAYS,
-    ALMOST_NEVER,
-    ALSO,
-    NEVER,
-    Clause,
-    Form,
-    Predicate,
-    doing,
-)
+from builtin_data.pairs.clauses import ALMOST_ALWAYS, ALMOST_NEVER, ALSO, NEVER, Clause, Form, Predicate, doing
 from builtin_data.pairs.nouns import of_kinds
 from builtin_data.pairs.phrases import Phrase, noun_phrase
 from builtin_data.pairs.spots import LIVE, whereabouts
-from builtin_data.pairs.states import (
-    ESTAR,
-    SER,
-    TENER,
-    age,
-    feeling,
-    mood,
-    origin,
-    quality_of_person,
-    quality_of_thing,
-)
+from builtin_data.pairs.states import ESTAR, SER, TENER, age, feeling, mood, origin, quality_of_person, quality_of_thing
 from builtin_data.pairs.subjects import WHO, I, Subject, subject
 from builtin_data.pairs.transfers import giving
 from builtin_data.pairs.verbs import MOVING, TAKING_NOTHING, TAKING_PEOPLE, TAKING_THINGS, Verb

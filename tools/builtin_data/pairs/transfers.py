@@ -7,14 +7,7 @@ from random import Random
 
 from builtin_data.pairs.actions import choose_pronoun, timed_clause, unmistakable, whom
 from builtin_data.pairs.adjectives import fitting
-from builtin_data.pairs.choices import (
-    POSITIVE_ONLY,
-    chance,
-    choose_possessive,
-    choose_subject,
-    forms_of,
-    pick,
-)
+from builtin_data.pairs.choices import POSITIVE_ONLY, chance, choose_possessive, choose_subject, forms_of, pick
 from builtin_data.pairs.clauses import Clause, Form, Predicate
 from builtin_data.pairs.nouns import of_kinds
 from builtin_data.pairs.phrases import NounPhrase, Phrase, after, noun_phrase, words

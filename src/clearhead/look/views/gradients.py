@@ -75,11 +75,7 @@ class Contributions:
 
 
 def integrated_gradients(
-    model: nn.Module,
-    inputs: Sequence[Tensor],
-    position: int = -1,
-    choice: Tensor | int | None = None,
-    steps: int = 64,
+    model: nn.Module, inputs: Sequence[Tensor], position: int = -1, choice: Tensor | int | None = None, steps: int = 64
 ) -> Contributions:
     """The contributions of the input tokens of each stack to the answer at a position: the likeliest, or `choice`."""
     with torch.no_grad(), capture(model, "*.embedded") as embedded:

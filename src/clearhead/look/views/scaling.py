@@ -99,9 +99,7 @@ def scaling(sizes: Sequence[int] = SIZES, keys: int = 32, queries: int = 512, se
         raise ShapeError(f"with keys={keys} every query looks at the same key; choose at least 2")
     draws = [_draw(size, keys, queries, seed) for size in sizes]
     return Scaling(
-        keys,
-        scaled=[sharpness(q, k, scaled_dot) for q, k in draws],
-        plain=[sharpness(q, k, dot) for q, k in draws],
+        keys, scaled=[sharpness(q, k, scaled_dot) for q, k in draws], plain=[sharpness(q, k, dot) for q, k in draws]
     )
 
 

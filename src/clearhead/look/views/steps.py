@@ -339,10 +339,7 @@ def _block_steps(look: LookRecord, block: EncoderBlock | DecoderBlock, kind: str
     combined = _step("heads combined", own.equation, output, (MultiHeadAttention.forward, "self.output("))
     found = [combined, _add_norm_step(own.residual, x)]
     for sublayer, output, x in later:
-        found += [
-            _step(sublayer.name, sublayer.equation, output, sublayer.code),
-            _add_norm_step(sublayer.residual, x),
-        ]
+        found += [_step(sublayer.name, sublayer.equation, output, sublayer.code), _add_norm_step(sublayer.residual, x)]
     return found
 
 
