@@ -50,7 +50,7 @@ class AttentionCall:
             q=self.q[:, heads],
             k=self.k[:, group],
             v=self.v[:, group],
-            bias=self.bias and bias_for_heads(self.bias, heads),
+            bias=None if (bias := self.bias) is None else lambda queries, keys: bias(queries, keys)[heads],
             mixed=self.mixed[:, heads],
         )
 
@@ -194,8 +194,3 @@ def score_for_heads(score: Score, heads: Sequence[int], count: int) -> Score:
         return scores
 
     return score_these
-
-
-def bias_for_heads(bias: Bias, heads: Sequence[int]) -> Bias:
-    """The position bias of some heads."""
-    return lambda queries, keys: bias(queries, keys)[heads]

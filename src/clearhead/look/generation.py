@@ -24,7 +24,7 @@ from clearhead.look.build import build_look, evaluating, look_probes
 from clearhead.look.inputs import PreparedInput
 from clearhead.look.look import Look
 from clearhead.look.probes import capture, stacks
-from clearhead.nn import Decoder, Encoder, Explicit, Mask, MultiHeadAttention
+from clearhead.nn import Decoder, Encoder, Explicit, Mask
 
 Piece = dict[str, Tensor]  # what one row computed in one step, by probe; no batch axis
 Strings = Callable[[Iterable[int]], list[str]]  # ids -> the string of each
@@ -129,26 +129,21 @@ class GenerationRecorder:
         return rows
 
     def _scores(self, found: Piece) -> Piece:
-        """While it is generated, no token is scored against later ones: the equation gives these scores."""
-        stack = stacks(self.network)["decoder"]
+        """While it is generated, no token is scored against later ones: the equation gives these scores, (H, T, T)."""
+        stack, scores = stacks(self.network)["decoder"], {}
         blocks: Any = stack.blocks if isinstance(stack, Encoder | Decoder) else ()
-        names = [f"decoder.{number}.self" for number in range(len(blocks))]
-        return {
-            f"{name}.scores": _every_score(block.self_attention, found[f"{name}.query"], found[f"{name}.key"])
-            for name, block in zip(names, blocks, strict=True)
-        }
+        for number, block in enumerate(blocks):
+            name, layer = f"decoder.{number}.self", block.self_attention
+            q, k = found[f"{name}.query"], found[f"{name}.key"]  # (H, T, D), (G, T, D)
+            equation = Explicit(layer.kernel.explicit().score, normalize=lambda scores, _mask: scores)
+            with torch.no_grad():
+                scores[f"{name}.scores"] = equation.weights(q[None], k[None], Mask(), bias=layer.relative.bias)[0]
+        return scores
 
 
 def _of(stack: str, piece: Piece) -> Piece:
     """The part of one stack."""
     return {name: tensor for name, tensor in piece.items() if name.startswith(f"{stack}.")}
-
-
-def _every_score(layer: MultiHeadAttention, q: Tensor, k: Tensor) -> Tensor:
-    """q (H, T, D), k (G, T, D) -> (H, T, T), before the mask."""
-    equation = Explicit(layer.kernel.explicit().score, normalize=lambda scores, _mask: scores)
-    with torch.no_grad():
-        return equation.weights(q[None], k[None], Mask(), bias=layer.relative.bias)[0]
 
 
 # --- pieces joined ---

@@ -113,7 +113,10 @@ def capture(
     """
     chosen: Heads = None if heads is None else [heads] if isinstance(heads, int) else list(heads)
     matching = choose(probes(model), patterns)
-    _check_heads(matching, chosen)
+    for name, probe in matching.items():
+        for head in chosen or []:
+            if probe.heads is not None and not 0 <= head < probe.heads:
+                raise ProbeError(f"{name.rsplit('.', 1)[0]} has no head {head}; choose from {span(probe.heads)}")
     seen: dict[str, Tensor] = {}
     ended = _AllSeen()
 
@@ -210,14 +213,6 @@ def _listed(words: Iterable[str]) -> str:
     return ", ".join([*([span(len(numbers))] if numbers else []), *named])
 
 
-def _check_heads(matching: dict[str, Probe], heads: Heads) -> None:
-    for name, probe in matching.items():
-        for head in heads or []:
-            if probe.heads is not None and not 0 <= head < probe.heads:
-                layer = name.rsplit(".", 1)[0]
-                raise ProbeError(f"{layer} has no head {head}; choose from {span(probe.heads)}")
-
-
 # --- stacks and blocks ---
 
 
@@ -286,7 +281,7 @@ def _head_probes(at: str, layer: nn.Module) -> NamedProbes:
     if not isinstance(layer, MultiHeadAttention):
         return  # a custom layer, of which nothing is known
     kernel = layer.kernel
-    replacement = _explicit_replacement(kernel) if isinstance(kernel, Fused) else None
+    replacement = partial(_explicit, kernel) if isinstance(kernel, Fused) else None
     yield from _attention_probes(at, kernel, _kernel_call, layer.heads, replacement)
     yield f"{at}.output", Probe(layer, _output)
 
@@ -317,14 +312,10 @@ def _kernel_call(call: ModuleCall) -> AttentionCall:
     return AttentionCall(kernel.score, kernel.normalize, q, k, v, mask, offset, bias, call.output)
 
 
-def _explicit_replacement(kernel: Fused) -> Replacement:
+def _explicit(kernel: Fused, *args: Any) -> tuple[Tensor, Tensor]:
     """Output by the captured weights, instead of by a kernel that would compute them once more."""
-
-    def mix(*args: Any) -> tuple[Tensor, Tensor]:
-        weights, mixed = _kernel_call(ModuleCall(kernel, args, {}, output=None)).weights_and_mixture()
-        return mixed, weights
-
-    return mix
+    weights, mixed = _kernel_call(ModuleCall(kernel, args, {}, output=None)).weights_and_mixture()
+    return mixed, weights
 
 
 def _aligned(call: ModuleCall) -> AttentionCall:
@@ -420,11 +411,11 @@ def cell_states(layer: Recurrent, x: Tensor, lengths: Tensor | None = None, befo
     if lengths is not None:
         real = torch.arange(x.size(1), device=x.device) < lengths.to(x.device).unsqueeze(-1)  # (B, T)
     size = layer.network.hidden_size
-    forward = _run(layer, "", x, states[..., :size], real, _start(before, 0))
+    forward = _cell_states(layer, "", x, states[..., :size], real, _start(before, 0))
     if not layer.network.bidirectional:
         return forward
     x, states, real = x.flip(1), states[..., size:].flip(1), real.flip(1)
-    return torch.cat((forward, _run(layer, "_reverse", x, states, real, _start(before, 1)).flip(1)), dim=-1)
+    return torch.cat((forward, _cell_states(layer, "_reverse", x, states, real, _start(before, 1)).flip(1)), dim=-1)
 
 
 def _start(before: State | None, direction: int) -> tuple[Tensor, Tensor] | None:
@@ -432,20 +423,16 @@ def _start(before: State | None, direction: int) -> tuple[Tensor, Tensor] | None
     return None if before is None or before.cell is None else (before.hidden[direction], before.cell[direction])
 
 
-def _run(
+def _cell_states(
     layer: Recurrent, suffix: str, x: Tensor, states: Tensor, real: Tensor, start: tuple[Tensor, Tensor] | None
 ) -> Tensor:
     """c (B, T, H) of one direction in reading order; padding before the first token leaves it zero."""
     empty = torch.zeros_like(states[:, 0])  # (B, H)
     hidden, cell = start or (empty, empty)
     earlier = torch.cat((hidden.unsqueeze(1), states[:, :-1]), dim=1)  # h_{t-1}, (B, T, H)
-    weight = {
-        name: getattr(layer.network, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    }
-    gates = F.linear(x, weight["weight_ih"], weight["bias_ih"]) + F.linear(
-        earlier, weight["weight_hh"], weight["bias_hh"]
-    )
-    new, keep, content, _ = gates.chunk(4, dim=-1)  # each (B, T, H)
+    names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+    w_ih, b_ih, w_hh, b_hh = (getattr(layer.network, f"{name}_l0{suffix}") for name in names)
+    new, keep, content, _ = (F.linear(x, w_ih, b_ih) + F.linear(earlier, w_hh, b_hh)).chunk(4, dim=-1)  # each (B, T, H)
     kept, added = keep.sigmoid(), new.sigmoid() * content.tanh()
     cells = []
     for token in range(x.size(1)):

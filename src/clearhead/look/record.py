@@ -233,18 +233,13 @@ class LookRecord:
             for kind, about in header["attention"].items()
         }
         return cls(
-            model=header["model"],
-            task=header["task"],
-            text=header["text"],
+            **{name: header[name] for name in ("model", "task", "text", "tokens", "output", "class_token")},
             attention=attention,
-            tokens=header["tokens"],
             hidden={stack: layers(f"{stack}.hidden", count) for stack, count in header["hidden"].items()},
             logits=tensors.get("logits"),
-            output=header["output"],
             choices=tuple(header["choices"]),
             image=tensors.get("image"),
             grid=None if header["grid"] is None else (header["grid"][0], header["grid"][1]),
-            class_token=header["class_token"],
         )
 
 

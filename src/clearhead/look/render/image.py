@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from clearhead.errors import ShapeError
@@ -37,7 +36,8 @@ def image_overlays(image: Tensor, maps: Mapping[str, Tensor], *, title: str = ""
     each = 0.88 * width / across * image.size(0) / image.size(1) + 2.2 * font_size(width) / 72
     with sheet(width, min(max_height(width, 1.8), -(-count // across) * each + 2.5 * font_size(width) / 72)) as fig:
         plots = _empty_grid(fig, count, across, title)
-        _draw_image(plots.flat[0], image)
+        pixels = image.expand(-1, -1, 3) if image.size(-1) == 1 else image
+        plots.flat[0].imshow(pixels.numpy(), interpolation="nearest")
         plots.flat[0].set_title("image", fontsize=0.9 * font_size(width), pad=3)
         for axes, (name, shares) in zip(plots.flat[1:], maps.items(), strict=False):
             _draw_overlay(axes, image, shares)
@@ -76,11 +76,6 @@ def _empty_grid(fig: MplFigure, count: int, across: int, title: str) -> Any:
     return plots
 
 
-def _draw_image(axes: Axes, image: Tensor) -> None:
-    pixels = image.expand(-1, -1, 3) if image.size(-1) == 1 else image
-    axes.imshow(pixels.numpy(), interpolation="nearest")
-
-
 def _draw_overlay(axes: Axes, image: Tensor, shares: Tensor) -> None:
     """The map in colours over the image in grey."""
     height, width = image.shape[:2]
@@ -103,5 +98,4 @@ def _draw_pattern(axes: Axes, pattern: Tensor) -> None:
     if pattern.size(-1) == 3:
         axes.imshow((pattern / most / 2 + 0.5).clamp(0, 1).numpy(), interpolation="nearest")
     else:
-        signed = torch.as_tensor(pattern).mean(-1)
-        axes.imshow(signed.numpy(), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
+        axes.imshow(pattern.mean(-1).numpy(), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")

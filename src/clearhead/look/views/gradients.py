@@ -25,7 +25,6 @@ from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.interventions import patched
 from clearhead.look.probes import capture
 from clearhead.look.record import LookRecord, rounded
-from clearhead.look.render.matrix import Window
 from clearhead.look.view import VIEWS, ViewOptions
 from clearhead.look.views.relevance import AttributionView, answer_position, choose_answer
 
@@ -35,25 +34,16 @@ Answer = Callable[[list[Tensor]], Tensor]  # points -> the logit of the answer, 
 
 
 @VIEWS.register("gradients")
-@dataclass(frozen=True, eq=False)
 class Gradients(AttributionView):
     """What an answer owes to each token, without attention."""
 
     label = "integrated gradients"
 
-    look: LookRecord
-    found: Contributions
-    values: dict[str, Tensor]
-    columns: Window = None
-
     @classmethod
     def of(cls, look: LookRecord, options: ViewOptions) -> Self:
         found = integrated_gradients(look.require_network(), look.inputs, answer_position(look, options))
         values = {f"{stack}.self": each[0].detach() for stack, each in found.tokens.items()}
-        return cls(look, found, values, options.columns)
-
-    def to_json(self) -> dict[str, Any]:
-        return self.found.to_json()
+        return cls(look, found.to_json(), values, options.columns)
 
 
 @dataclass(frozen=True, eq=False)

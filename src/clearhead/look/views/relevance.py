@@ -38,18 +38,23 @@ if TYPE_CHECKING:
 FORMAT = "clearhead-relevance-1"
 
 
+@dataclass(frozen=True, eq=False)
 class AttributionView(LookView):
     """How much each token that was read contributed to one answer: over the image, or over the text."""
 
     label: ClassVar[str]
 
     look: LookRecord
+    data: dict[str, Any]  # as `to_json` returns it
     values: dict[str, Tensor]  # by kind of attention: (T,) or (S,)
-    columns: Window
+    columns: Window = None
 
     @property
     def title(self) -> str:
         return f"{self.label}: {self.look.output}"
+
+    def to_json(self) -> dict[str, Any]:
+        return self.data
 
     def show(self, console: Console) -> None:
         if (shares := self._patches()) is not None:
@@ -84,16 +89,10 @@ class AttributionView(LookView):
 
 
 @VIEWS.register("relevance")
-@dataclass(frozen=True, eq=False)
 class Relevance(AttributionView):
     """What an answer rests on, by attention and gradients."""
 
     label = "relevance"
-
-    look: LookRecord
-    found: RelevanceTables
-    values: dict[str, Tensor]
-    columns: Window = None
 
     @classmethod
     def of(cls, look: LookRecord, options: ViewOptions) -> Self:
@@ -104,10 +103,7 @@ class Relevance(AttributionView):
             row = 0 if kind == "encoder.self" and look.class_token else position
             if kind != "encoder.self" or "decoder.cross" not in found.tables:
                 values[kind] = table[0, row].detach()
-        return cls(look, found, values, options.columns)
-
-    def to_json(self) -> dict[str, Any]:
-        return self.found.to_json()
+        return cls(look, found.to_json(), values, options.columns)
 
 
 def answer_position(look: LookRecord, options: ViewOptions) -> int:

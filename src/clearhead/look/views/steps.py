@@ -48,7 +48,6 @@ from clearhead.nn.attention import Normalize, join_heads
 from clearhead.nn.scores import Score, score_equation
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
     from matplotlib.gridspec import GridSpec
     from rich.console import Console
@@ -79,10 +78,14 @@ class Step:
 
     def to_json(self) -> dict[str, Any]:
         """Nested lists; a masked score, which is -∞, is null."""
+        if self.value.isfinite().all():
+            value = rounded(self.value)
+        else:
+            value = [number if math.isfinite(number) else None for number in self.value.tolist()]
         return {
             "name": self.name,
             "equation": self.equation,
-            "value": _plain(self.value),
+            "value": value,
             "shape": list(self.value.shape),
             "labels": self.labels,
             "file": self.file,
@@ -170,15 +173,12 @@ def _draw_step(fig: MplFigure, grid: GridSpec, number: int, step: Step, size: fl
     if step.value.dim() == 1:
         write_numbers(axes, shown, scale)
     if grid.ncols > 1:
-        _write_beside(fig.add_subplot(grid[number, 0]), number, step, size)
+        left = fig.add_subplot(grid[number, 0])
+        left.set_axis_off()
+        left.text(0, 0.55, f"{number + 1} {step.name}", va="bottom", fontsize=size, in_layout=False)
+        left.text(0, 0.45, step.equation, va="top", fontsize=EQUATION_SIZE * size, color=GREY, in_layout=False)
     else:
         axes.set_title(f"{number + 1} {step.name}   {step.equation}", fontsize=size, loc="left", pad=2)
-
-
-def _write_beside(axes: Axes, number: int, step: Step, size: float) -> None:
-    axes.set_axis_off()
-    axes.text(0, 0.55, f"{number + 1} {step.name}", va="bottom", fontsize=size, in_layout=False)
-    axes.text(0, 0.45, step.equation, va="top", fontsize=EQUATION_SIZE * size, color=GREY, in_layout=False)
 
 
 # --- the steps ---
@@ -198,7 +198,9 @@ def steps(look: LookRecord, layer: int, head: int, query: int, kind: str | None 
             found = [*_head_steps(inputs.through(own, query)), *_block_steps(look, block, kind, layer, query)]
         case AttentionDecoder():
             aligned = replace(inputs, score=stack.score, normalize=stack.normalize)
-            found = [*_head_steps(aligned), _state_step(look, query)]
+            code = (AttentionDecoder.align, "self.network(")
+            state = _step("state", "s_t = g(y_t, s_{t-1}, z)", look.hidden["decoder"][-1][query], code)
+            found = [*_head_steps(aligned), state]
         case _:
             found = _head_steps(inputs.with_known(seen.scores[layer][head, query], seen.weights[layer][head, query]))
     return Steps(kind, layer, head, query, found, seen.rows, seen.columns, f"{look.model}: {look.text}")
@@ -281,11 +283,8 @@ def _score_steps(inputs: _HeadInputs) -> list[Step]:
     if inputs.scores is not None:
         return [_step("score", "s_j = score(q, k_j)", inputs.scores, (Explicit.weights, "self.score("))]
     if score is not scaled_dot:
-        return [
-            _step(
-                "score", score_equation(score) or "s_j = score(q, k_j)", score(q, k)[inputs.head, 0], _score_code(score)
-            )
-        ]
+        equation = score_equation(score) or "s_j = score(q, k_j)"
+        return [_step("score", equation, score(q, k)[inputs.head, 0], _score_code(score))]
     products = dot(q, k)[inputs.head, 0]  # (S,)
     scale = f"s_j = q · k_j / √d_k,  d_k = {q.size(-1)}"
     return [
@@ -312,12 +311,6 @@ def _weigh_step(inputs: _HeadInputs, weights: Tensor) -> Step:
 
 
 # --- the block around it ---
-
-
-def _state_step(look: LookRecord, query: int) -> Step:
-    """The next state of a recurrent decoder."""
-    state = look.hidden["decoder"][-1][query]
-    return _step("state", "s_t = g(y_t, s_{t-1}, z)", state, (AttentionDecoder.align, "self.network("))
 
 
 @dataclass(frozen=True)
@@ -397,10 +390,3 @@ def where(function: Callable[..., Any], text: str) -> tuple[str, int]:
     number = next(number for number, line in enumerate(lines) if text in line)
     inside = file.is_relative_to(PACKAGE)
     return (file.relative_to(PACKAGE) if inside else file).as_posix(), first + number
-
-
-def _plain(value: Tensor) -> Any:
-    """Nested lists; numbers that are not finite become null, as JSON has none."""
-    if value.isfinite().all():
-        return rounded(value)
-    return [number if math.isfinite(number) else None for number in value.tolist()]

@@ -148,11 +148,6 @@ def with_neighbours(vectors: Tensor, words: Sequence[str], chosen: Sequence[str]
     return list(dict.fromkeys(row[word] for group in near for word in group))
 
 
-def _pca(vectors: Tensor) -> Tensor:
-    """(V, D) -> (V, 2)."""
-    return principal_components(vectors, 2).project(vectors)
-
-
 def _tsne(vectors: Tensor) -> Tensor:
     """(V, D) -> (V, 2), initialised with the principal components."""
     try:
@@ -164,4 +159,7 @@ def _tsne(vectors: Tensor) -> Tensor:
     return torch.from_numpy(mapped).double()
 
 
-METHODS: dict[str, Callable[[Tensor], Tensor]] = {"pca": _pca, "tsne": _tsne}
+METHODS: dict[str, Callable[[Tensor], Tensor]] = {  # (V, D) -> (V, 2)
+    "pca": lambda vectors: principal_components(vectors, 2).project(vectors),
+    "tsne": _tsne,
+}
