@@ -4,15 +4,13 @@ from typing import Any
 
 import pytest
 import torch
+from tests.look.networks import small_network
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.interventions import heads_off
 from clearhead.look.views.importance import gates, importance_by_ablation, importance_by_gradient
-from clearhead.run import Sizes
-from clearhead.tasks import TASKS
-from clearhead.tasks.base.network import build_network
 
 B, S, T, V, DIM, HEADS = 2, 5, 3, 13, 12, 3
 
@@ -20,13 +18,7 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 def translator(**settings: Any) -> nn.Module:
-    torch.manual_seed(1)
-    model = {"dim": DIM, "heads": HEADS, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
-    return (
-        build_network(TASKS["translate"].config_type().model_validate({"model": model}), Sizes(vocabulary=V))
-        .double()
-        .eval()
-    )
+    return small_network("translate", **settings).double()
 
 
 def batches() -> list[Batch]:
