@@ -1,4 +1,4 @@
-"""Short ways to say things in the built-in grammar, for its tests."""
+"""Short ways to build phrases of the built-in grammar, for its tests."""
 
 from __future__ import annotations
 
