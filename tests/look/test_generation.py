@@ -13,8 +13,14 @@ from torch.testing import assert_close
 
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.errors import ConfigError, ProbeError
-from clearhead.look.build import compute_look, computed, look_probes
-from clearhead.look.generation import GenerationRecorder, look_while_generating, recording
+from clearhead.look.build import (
+    GenerationRecorder,
+    compute_look,
+    computed,
+    look_probes,
+    look_while_generating,
+    recording,
+)
 from clearhead.look.inputs import PreparedInput
 from clearhead.look.look import Look
 from clearhead.run import Sizes

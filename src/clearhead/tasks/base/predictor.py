@@ -303,7 +303,7 @@ class GeneratingPredictor(Predictor):
         if target is not None:
             return self._look_at_output(prepared, self.tokenizer.encode(target))
         if generate:
-            from clearhead.look.generation import look_while_generating
+            from clearhead.look.build import look_while_generating
 
             return look_while_generating(
                 self.network,
