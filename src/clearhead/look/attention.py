@@ -96,7 +96,6 @@ class AttentionCall:
 
     @property
     def _rows_at_once(self) -> int:
-        """The number of queries in a strip."""
         return max(1, STRIP // max(1, self.q.size(0) * self.q.size(1) * self.k.size(2)))
 
     def _whole(self) -> Tensor:

@@ -177,7 +177,6 @@ class RowTrace:
     pieces: tuple[Piece, ...]
 
     def extended(self, ids: Sequence[int], piece: Piece) -> RowTrace:
-        """The trace after one more step."""
         return RowTrace(self.row, (*self.ids, *ids), (*self.pieces, piece))
 
 
@@ -232,7 +231,6 @@ class GenerationRecorder:
         return self.encoded[row] | found | self._scores(found)
 
     def _rows(self, count: int) -> list[Piece]:
-        """What each row has just computed."""
         rows = [{name: tensor[row] for name, tensor in self.current.items()} for row in range(count)]
         self.current.clear()
         return rows
@@ -251,7 +249,6 @@ class GenerationRecorder:
 
 
 def _of(stack: str, piece: Piece) -> Piece:
-    """The part of one stack."""
     return {name: tensor for name, tensor in piece.items() if name.startswith(f"{stack}.")}
 
 

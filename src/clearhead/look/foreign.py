@@ -211,7 +211,6 @@ def _logits(output: Any) -> Tensor | None:
 
 
 def _labels(module: nn.Module, logits: Tensor | None) -> tuple[str, ...]:
-    """The class names of a transformers classifier."""
     labels = getattr(getattr(module, "config", None), "id2label", None) or {}
     fits = logits is not None and logits.dim() == 1 and len(labels) == len(logits)
     return tuple(labels[number] for number in sorted(labels)) if fits else ()
@@ -301,7 +300,6 @@ def _batch_first(x: Tensor, is_first: bool) -> Tensor:
 
 
 def _matrices(layer: nn.MultiheadAttention) -> tuple[Sequence[Tensor], Sequence[Tensor | None]]:
-    """The weights and biases of queries, keys and values."""
     weights = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
     weights = weights if layer.in_proj_weight is None else layer.in_proj_weight.chunk(3)
     return weights, [None] * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)

@@ -72,7 +72,7 @@ def _even(_mixed: Tensor, inputs: tuple[Any, ...]) -> Tensor:
 
 @contextmanager
 def _changed_heads(model: nn.Module, layers: str, heads: Sequence[int] | None, change: ChangeOutput) -> Iterator[None]:
-    """Intervention the output of some heads (B, H, T, V) of some layers."""
+    """Change the output of some heads (B, H, T, V) of some layers."""
 
     def hook(chosen: Tensor) -> Callable[..., Tensor]:
         return lambda _, inputs, mixed: torch.where(chosen.to(mixed.device), change(mixed, inputs), mixed)
@@ -205,7 +205,6 @@ def _input_positions(model: nn.Module) -> list[InputPositions]:
 
 @contextmanager
 def _swapped(module: nn.Module, name: str, part: Any) -> Iterator[None]:
-    """Replace an attribute of a module."""
     original = getattr(module, name)
     setattr(module, name, part)
     try:
@@ -250,7 +249,7 @@ OUTPUTS = (".hidden", ".output")  # states that are the output of a module
 
 @contextmanager
 def _changed_states(model: nn.Module, pattern: str, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Intervention every state that matches the pattern."""
+    """Change every state that matches the pattern."""
 
     def changed_input(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return change(inputs[0]), *inputs[1:]

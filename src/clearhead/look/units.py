@@ -155,14 +155,12 @@ def rank_units(
 
 
 def _best(total: _Sums, layer: str, count: int) -> Iterator[RankedUnit]:
-    """The units of one layer that follow each feature best."""
     for feature, correlation in zip(total.features, total.correlation(), strict=True):
         order = correlation.abs().argsort(descending=True, stable=True)[:count].tolist()
         yield from (RankedUnit(unit, layer, feature, float(correlation[unit])) for unit in order if correlation[unit])
 
 
 def _strongest(ranked: list[RankedUnit], count: int) -> list[RankedUnit]:
-    """The first `count` of each feature, strongest first."""
     kept: list[RankedUnit] = []
     seen: Counter[str] = Counter()
     for each in sorted(ranked, key=lambda one: -abs(one.correlation)):

@@ -141,7 +141,6 @@ class View(ABC):
 
     @property
     def title(self) -> str:
-        """The title of the page."""
         return type(self).__name__
 
     def page_data(self) -> dict[str, Any]:

@@ -52,7 +52,6 @@ class PlayBody(InputBody):
     length_penalty: Annotated[float, Field(ge=0, le=5)] = 1.0
 
     def settings(self, max_tokens: int) -> Settings:
-        """The settings of the token loop."""
         return Settings(
             max_tokens=max_tokens,
             prefix_tokens=tuple(self.forced),
@@ -122,7 +121,6 @@ def _generated(row: Row, prepared: PreparedInput) -> list[int]:
 
 
 def _token(model: Predictor, token: Token) -> Line:
-    """Return a token with its probability and the most probable alternatives."""
     assert token.logits is not None
     probabilities = token.logits.float().softmax(-1)  # (V,)
     best = probabilities.topk(min(ALTERNATIVES, len(probabilities)))

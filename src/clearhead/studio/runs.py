@@ -116,7 +116,6 @@ class Runs:
     # --- state ---
 
     def names(self) -> list[str]:
-        """Return the names of all trainings, newest first."""
         return sorted((file.stem for file in self.notes.glob("*.json")), key=lambda name: -self.record(name).started)
 
     def record(self, name: str) -> Record:
@@ -134,7 +133,6 @@ class Runs:
         return "stopped" if record.stopped else "failed"
 
     def describe(self, name: str) -> dict[str, Any]:
-        """Return what the list of trainings shows."""
         record = self.record(name)
         return {
             "name": name,
@@ -147,7 +145,6 @@ class Runs:
         }
 
     def steps(self, name: str) -> int:
-        """Return the number of steps that it will make."""
         words = [word for word in self.record(name).words if word.startswith("train.max_steps=")]
         if words:
             return int(words[0].partition("=")[2])
@@ -156,7 +153,6 @@ class Runs:
         return int(found[1]) if found else 0
 
     def checkpoint(self, name: str) -> int | None:
-        """Return the step of the newest checkpoint."""
         saved = checkpoints.saved(self.folder / name / "checkpoints")
         return int(saved[0].name.removeprefix("step-")) if saved else None
 
@@ -166,19 +162,16 @@ class Runs:
         return list(read_lines(self.folder / name / "metrics.jsonl"))
 
     def log_tail(self, name: str) -> str:
-        """Return the end of its log."""
         self.record(name)
         file = self._log(name)
         return file.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL:] if file.is_file() else ""
 
     def finished(self, name: str) -> Path:
-        """Return the run directory of a finished training."""
         if (state := self.state(name)) != "finished":
             raise RunError(f"{name} is {state}: its model can be used when it is finished")
         return self.folder / name
 
     def attention(self, name: str) -> Path:
-        """Return the folder with the attention of the fixed example."""
         self.record(name)
         return self.folder / name / "attention"
 
@@ -199,7 +192,6 @@ class Runs:
         return sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
 
     def uploaded(self, name: str) -> Path:
-        """Return the path of an uploaded file."""
         if name not in self.uploads():
             raise RunError(f"no file called {name[:80]!r} was uploaded")
         return self.notes / "uploads" / name

@@ -147,6 +147,5 @@ def _read(model: Predictor, look: Look) -> Tensor:
 
 
 def _measure(logits: Tensor, targets: Tensor) -> Document:
-    """Return the mean loss of the targets, and the probability of each."""
     loss = F.cross_entropy(logits, targets, reduction="none")  # (T,)
     return {"loss": float(loss.mean()), "probabilities": loss.neg().exp().tolist()}

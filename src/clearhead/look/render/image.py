@@ -67,7 +67,6 @@ def _columns(count: int, most: int) -> int:
 
 
 def _empty_grid(fig: MplFigure, count: int, across: int, title: str) -> Any:
-    """An array of axes without frames."""
     if title:
         fig.suptitle(title, x=0.01, ha="left")
     plots = fig.subplots(-(-count // across), across, squeeze=False)
@@ -77,7 +76,6 @@ def _empty_grid(fig: MplFigure, count: int, across: int, title: str) -> Any:
 
 
 def _draw_overlay(axes: Axes, image: Tensor, shares: Tensor) -> None:
-    """The map in colours over the image in grey."""
     height, width = image.shape[:2]
     grey = image.float().mean(-1) / 255
     axes.imshow(grey.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")

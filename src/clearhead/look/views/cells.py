@@ -172,7 +172,6 @@ def _measured_text(model: Model, options: ViewOptions) -> tuple[list[int], list[
 
 
 def _tokenize(model: Model, text: str) -> tuple[list[int], list[str]]:
-    """Ids, and the piece of text of each."""
     ids = model.tokenizer.encode(text)
     return ids, [model.tokenizer.decode([number]) for number in ids]
 

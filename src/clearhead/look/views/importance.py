@@ -143,7 +143,6 @@ def gates(model: nn.Module, layers: str = "*") -> Iterator[dict[str, Tensor]]:
 
 @torch.no_grad()
 def _mean_loss(model: nn.Module, batches: Sequence[Any], loss: Loss) -> float:
-    """The mean over the tokens or examples of all batches."""
     total, count = 0.0, 0.0
     for batch in batches:
         value, counted = loss(model, batch)

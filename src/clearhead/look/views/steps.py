@@ -73,7 +73,6 @@ class Step:
 
     @property
     def source(self) -> str:
-        """The line of code."""
         return linecache.getline(str(PACKAGE / self.file), self.line).strip()
 
     def to_json(self) -> dict[str, Any]:
