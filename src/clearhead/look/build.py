@@ -40,7 +40,7 @@ def compute_look(
     network: nn.Module, prepared: PreparedInput, answer: Answer, *, model: str = "", task: str = ""
 ) -> Look:
     """Run a network on one input and keep everything it computes; `model` and `task` are names."""
-    seen = computed(network, prepared.inputs, *look_probes(network))
+    seen = run_probes(network, prepared.inputs, *look_probes(network))
     seen = {name: tensor[0].cpu() for name, tensor in seen.items()}
     return build_look(network, prepared, seen, answer(seen["logits"]), model=model, task=task)
 
@@ -60,9 +60,9 @@ def build_look(
         model=model,
         task=task,
         text=prepared.text,
-        attention={kind: attended(seen, kind, *prepared.edges[kind]) for kind in kinds(seen)},
+        attention={kind: attention_record(seen, kind, *prepared.edges[kind]) for kind in attention_kinds(seen)},
         tokens={stack: strings for stack, strings in tokens.items() if strings},
-        hidden={stack: hidden(seen, stack) for stack in tokens if f"{stack}.embedded" in seen},
+        hidden={stack: hidden_states(seen, stack) for stack in tokens if f"{stack}.embedded" in seen},
         logits=seen["logits"],
         output=output,
         choices=prepared.choices,
@@ -74,16 +74,16 @@ def build_look(
     )
 
 
-def computed(network: nn.Module, inputs: Sequence[Tensor], *patterns: str) -> dict[str, Tensor]:
+def run_probes(network: nn.Module, inputs: Sequence[Tensor], *patterns: str) -> dict[str, Tensor]:
     """The probes that the patterns name, for a forward pass in evaluation mode on the network's device."""
     device = next(network.parameters()).device
-    with evaluating(network), torch.no_grad(), capture(network, *patterns, stop=True) as seen:
+    with evaluation_mode(network), torch.no_grad(), capture(network, *patterns, stop=True) as seen:
         network(*(tensor.to(device) for tensor in inputs))
     return seen
 
 
 @contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
+def evaluation_mode(network: nn.Module) -> Iterator[None]:
     """Evaluation mode inside the block, the former mode after it."""
     training = network.training
     network.eval()
@@ -99,13 +99,15 @@ def look_probes(network: nn.Module) -> list[str]:
     return [name for name in probes(network) if name.split(".")[-1] in ends]
 
 
-def kinds(names: Sequence[str] | dict[str, Tensor]) -> list[str]:
+def attention_kinds(names: Sequence[str] | dict[str, Tensor]) -> list[str]:
     """The kinds of attention among some probes: encoder.0.self.weights -> encoder.self."""
     found = (name.split(".") for name in names if name.endswith(".weights"))
     return list(dict.fromkeys(f"{stack}.{part}" for stack, _, part, _ in found))
 
 
-def attended(seen: dict[str, Tensor], kind: str, rows: Sequence[str], columns: Sequence[str]) -> AttentionRecord:
+def attention_record(
+    seen: dict[str, Tensor], kind: str, rows: Sequence[str], columns: Sequence[str]
+) -> AttentionRecord:
     """One kind of attention in all layers, from the probes of one input."""
     stack, part = kind.split(".")
     layers = {name: layers_of(seen, stack, f"{part}.{name}") for name in ("visible", *TENSORS)}
@@ -124,9 +126,10 @@ def attended(seen: dict[str, Tensor], kind: str, rows: Sequence[str], columns: S
     )
 
 
-def hidden(seen: dict[str, Tensor], stack: str) -> list[Tensor]:
+def hidden_states(seen: dict[str, Tensor], stack: str) -> list[Tensor]:
     """The embedding and the output of each layer, each (T, D)."""
-    return [seen[f"{stack}.embedded"], *(layers_of(seen, stack, "hidden") or layers_of(seen, stack, "cell.hidden"))]
+    layers = layers_of(seen, stack, "hidden") or layers_of(seen, stack, "cell.hidden")
+    return [seen[f"{stack}.embedded"], *layers]
 
 
 def layers_of(seen: dict[str, Tensor], stack: str, what: str) -> list[Tensor]:
@@ -152,7 +155,7 @@ def look_while_generating(
 ) -> Look:
     """What the network computed for the best text while it generated it; the answer is that text."""
     device = next(network.parameters()).device
-    with evaluating(network), recording(network) as recorder:
+    with evaluation_mode(network), recording(network) as recorder:
         state = recorder.start(*(source.to(device) for source in prepared.sources))
         prompts = Prompts([prepared.prompt], prepared.stop, device=device)
         [[best, *_]] = generate(recorder, state, prompts, replace(settings, return_logprobs=True))

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError
-from clearhead.look.build import evaluating
+from clearhead.look.build import evaluation_mode
 from clearhead.look.inputs import patch_names
 from clearhead.look.look import Look
 from clearhead.look.probes import removing
@@ -51,7 +51,7 @@ def look_at(
     `tokens` are the token strings of the input, by stack if there are two; without them tokens are numbered. `choices`
     are the names of the logits; the output of a plain module counts as its logits.
     """
-    with evaluating(module), torch.no_grad(), attention_calls(module) as calls, _block_calls(module) as blocks:
+    with evaluation_mode(module), torch.no_grad(), attention_calls(module) as calls, _block_calls(module) as blocks:
         if isinstance(inputs, Mapping):
             output = module(**inputs)
         else:

@@ -33,8 +33,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError, ShapeError
-from clearhead.look.probes import capture, choose, probes, removing
-from clearhead.look.record import rounded, span
+from clearhead.look.probes import capture, matching_probes, probes, removing
+from clearhead.look.record import index_range, rounded
 from clearhead.nn import Explicit, Fused, InputPositions, Mask, MultiHeadAttention, NoRelativePositions
 from clearhead.nn.scores import scaled_dot
 
@@ -87,7 +87,7 @@ def _chosen(name: str, heads: Sequence[int] | None, count: int) -> Tensor:
     """(H, 1, 1) boolean."""
     for head in heads or []:
         if not 0 <= head < count:
-            raise ProbeError(f"{name} has no head {head}; choose from {span(count)}")
+            raise ProbeError(f"{name} has no head {head}; choose from {index_range(count)}")
     selected = range(count) if heads is None else heads
     return torch.tensor([head in selected for head in range(count)]).view(-1, 1, 1)
 
@@ -95,7 +95,7 @@ def _chosen(name: str, heads: Sequence[int] | None, count: int) -> Tensor:
 def attention_layers(model: nn.Module, layers: str = "*") -> dict[str, tuple[Kernel, int]]:
     """The attention layers that match a pattern such as `encoder.2.self`: the kernel and the heads of each."""
     found: dict[str, tuple[Kernel, int]] = {}
-    for name, probe in choose(probes(model), [f"{layers}.mixed"]).items():
+    for name, probe in matching_probes(probes(model), [f"{layers}.mixed"]).items():
         layer = name.removesuffix(".mixed")
         if not isinstance(probe.module, Fused | Explicit):
             raise ProbeError(f"{layer} belongs to a recurrent network, which has no heads to change")
@@ -237,7 +237,7 @@ def patched(model: nn.Module, state: str, value: Tensor, tokens: Sequence[int] |
 def _existing(tokens: Sequence[int], count: int) -> list[int]:
     for token in tokens:
         if not 0 <= token < count:
-            raise ProbeError(f"there is no token {token}; choose from {span(count)}")
+            raise ProbeError(f"there is no token {token}; choose from {index_range(count)}")
     return list(tokens)
 
 
@@ -279,7 +279,7 @@ def _changed_kernel_inputs(model: nn.Module, layers: str, change: ChangeInputs) 
 
 def _states(model: nn.Module, pattern: str) -> dict[str, nn.Module]:
     """The states that match a pattern, and the module whose input or output each is."""
-    found = {name: probe.module for name, probe in choose(probes(model), [pattern]).items()}
+    found = {name: probe.module for name, probe in matching_probes(probes(model), [pattern]).items()}
     for name in found:
         if ".cell." in name or not name.endswith(INPUTS + OUTPUTS):
             ends = ", ".join(INPUTS + OUTPUTS)

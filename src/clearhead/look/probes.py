@@ -41,7 +41,7 @@ from torch.utils.hooks import RemovableHandle
 
 from clearhead.errors import ProbeError
 from clearhead.look.attention import SEEN, AttentionCall
-from clearhead.look.record import span
+from clearhead.look.record import index_range
 from clearhead.models.base import Model
 from clearhead.models.rnn import AttentionDecoder, ContextDecoder
 from clearhead.nn import (
@@ -112,11 +112,11 @@ def capture(
     With `stop` the `with` block ends as soon as the model has computed all of them: code after the call does not run.
     """
     chosen: Heads = None if heads is None else [heads] if isinstance(heads, int) else list(heads)
-    matching = choose(probes(model), patterns)
+    matching = matching_probes(probes(model), patterns)
     for name, probe in matching.items():
         for head in chosen or []:
             if probe.heads is not None and not 0 <= head < probe.heads:
-                raise ProbeError(f"{name.rsplit('.', 1)[0]} has no head {head}; choose from {span(probe.heads)}")
+                raise ProbeError(f"{name.rsplit('.', 1)[0]} has no head {head}; choose from {index_range(probe.heads)}")
     seen: dict[str, Tensor] = {}
     ended = _AllSeen()
 
@@ -176,7 +176,7 @@ def removing(hooks: Iterable[RemovableHandle]) -> Iterator[None]:
             hook.remove()
 
 
-def choose(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]:
+def matching_probes(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]:
     """The probes that match any of the patterns; a pattern that matches none is refused."""
     if not patterns:
         raise ProbeError("there is nothing to capture: name some probes, such as encoder.*.self.weights")
@@ -210,7 +210,7 @@ def _listed(words: Iterable[str]) -> str:
     words = list(words)
     numbers = [word for word in words if word.isdigit()]
     named = sorted(word for word in words if not word.isdigit())
-    return ", ".join([*([span(len(numbers))] if numbers else []), *named])
+    return ", ".join([*([index_range(len(numbers))] if numbers else []), *named])
 
 
 # --- stacks and blocks ---

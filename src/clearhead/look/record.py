@@ -127,7 +127,7 @@ class LookRecord:
             ("query", query, len(found.rows)),
         ):
             if number is not None and not 0 <= number < count:
-                raise ProbeError(f"{name} of {self.model} has no {what} {number}; choose from {span(count)}")
+                raise ProbeError(f"{name} of {self.model} has no {what} {number}; choose from {index_range(count)}")
         return found
 
     def require_network(self) -> nn.Module:
@@ -265,6 +265,6 @@ def rounded(tensor: Tensor) -> Any:
     return (np.rint(numbers * up / down) / up * down).tolist()
 
 
-def span(count: int) -> str:
+def index_range(count: int) -> str:
     """The valid indices of `count` things: `0 to 5`, or `0` alone."""
     return "0" if count == 1 else f"0 to {count - 1}"

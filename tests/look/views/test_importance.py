@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.interventions import heads_off
-from clearhead.look.views.importance import gates, importance_by_ablation, importance_by_gradient
+from clearhead.look.views.importance import head_gates, importance_by_ablation, importance_by_gradient
 
 B, S, T, V, DIM, HEADS = 2, 5, 3, 13, 12, 3
 
@@ -81,7 +81,7 @@ def test_a_head_that_writes_nothing_is_of_no_importance() -> None:
 def test_gates_change_nothing_and_are_gone_afterwards() -> None:
     model, (source, target, _) = translator(), batches()[0]
     before = model(source, target)
-    with gates(model, "decoder.*.cross") as made:
+    with head_gates(model, "decoder.*.cross") as made:
         torch.testing.assert_close(model(source, target), before, rtol=0, atol=0)
     assert {name: gate.shape for name, gate in made.items()} == {f"decoder.{n}.cross": (B, HEADS) for n in (0, 1)}
     assert not any(part._forward_hooks for part in model.modules())

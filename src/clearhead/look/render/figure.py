@@ -1,6 +1,6 @@
 """A figure: its size, fonts and colours, and how it is saved as SVG, PDF or PNG.
 
-    with sheet(SLIDE, 5.6) as fig:
+    with new_figure(SLIDE, 5.6) as fig:
         fig.add_subplot().imshow(...)
     Figure(fig).save("head.svg")
 
@@ -74,7 +74,7 @@ class Figure:
 
 
 @contextmanager
-def sheet(width: float, height: float) -> Iterator[MplFigure]:
+def new_figure(width: float, height: float) -> Iterator[MplFigure]:
     """An empty matplotlib figure of this size in inches, with fonts to match while it is drawn on."""
     from matplotlib.figure import Figure as MplFigure
 
@@ -91,7 +91,7 @@ def panels(count: int, width: float, title: str = "") -> Iterator[tuple[MplFigur
     """A figure with `count` plots beside each other; below each other in the column of a paper."""
     beside = width > NARROW
     height = 0.62 * width * count + 0.3
-    with sheet(width, min(SLIDE_HEIGHT, 1.15 / count) * width if beside else height) as fig:
+    with new_figure(width, min(SLIDE_HEIGHT, 1.15 / count) * width if beside else height) as fig:
         fig.suptitle(title, x=0.01, ha="left")
         plots = fig.subplots(1 if beside else count, count if beside else 1, squeeze=False)
         for axes in plots.flat:

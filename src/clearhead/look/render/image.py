@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from clearhead.errors import ShapeError
-from clearhead.look.render.figure import NARROW, SLIDE, Figure, font_size, max_height, sheet
+from clearhead.look.render.figure import NARROW, SLIDE, Figure, font_size, max_height, new_figure
 from clearhead.look.render.matrix import draw_colorbar
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def image_overlays(image: Tensor, maps: Mapping[str, Tensor], *, title: str = ""
     count = 1 + len(maps)
     across = _columns(count, 6 if width > NARROW else 3)
     each = 0.88 * width / across * image.size(0) / image.size(1) + 2.2 * font_size(width) / 72
-    with sheet(width, min(max_height(width, 1.8), -(-count // across) * each + 2.5 * font_size(width) / 72)) as fig:
+    height = -(-count // across) * each + 2.5 * font_size(width) / 72
+    with new_figure(width, min(max_height(width, 1.8), height)) as fig:
         plots = _empty_grid(fig, count, across, title)
         pixels = image.expand(-1, -1, 3) if image.size(-1) == 1 else image
         plots.flat[0].imshow(pixels.numpy(), interpolation="nearest")
@@ -53,7 +54,7 @@ def pattern_grid(patterns: Tensor, shares: Tensor, *, title: str = "", width: fl
         raise ShapeError(f"{tuple(patterns.shape)} patterns do not fit {shares.numel()} shares: give one for each")
     across = _columns(count, 8 if width > NARROW else 4)
     height = -(-count // across) * (0.95 * width / across + 1.8 * font_size(width) / 72) + 0.3
-    with sheet(width, min(max_height(width, 1.8), height)) as fig:
+    with new_figure(width, min(max_height(width, 1.8), height)) as fig:
         plots = _empty_grid(fig, count, across, title)
         for axes, pattern, share in zip(plots.flat, patterns, shares.tolist(), strict=False):
             _draw_pattern(axes, pattern)

@@ -29,7 +29,7 @@ from clearhead.look.render.figure import (
     font_size,
     label_step,
     max_height,
-    sheet,
+    new_figure,
     text_cells,
     token_label,
 )
@@ -116,7 +116,7 @@ def heatmap(
         )
     line = font_size(width) / 72
     height = min(max_height(width, 1.0), max(1.1 * width / 3, 9 * line + 2.2 * line * len(rows)))
-    with sheet(width, height) as fig:
+    with new_figure(width, height) as fig:
         axes = fig.add_subplot()
         scale = scale or Scale.of(values)
         image = draw_matrix(axes, values, scale, visible)
@@ -202,7 +202,7 @@ def small_multiples(
     down = math.ceil(len(matrices) / math.ceil(math.sqrt((2 if width > NARROW else 1) * len(matrices))))
     across = math.ceil(len(matrices) / down)
     grid = [matrices[first : first + across] for first in range(0, len(matrices), across)]
-    with sheet(width, _grid_height(grid, width)) as fig:
+    with new_figure(width, _grid_height(grid, width)) as fig:
         plots = _draw_grid(fig, grid, visible, title, label)
         for axes, name in zip(plots.flat, names, strict=False):
             axes.set_title(token_label(name, 24), fontsize=0.9 * font_size(width), pad=3)
@@ -218,7 +218,7 @@ def layer_head_grid(
     if not layers:
         raise ShapeError("there is no layer to draw: give the weights of at least one")
     grid = [list(layer) for layer in layers]
-    with sheet(width, _grid_height(grid, width)) as fig:
+    with new_figure(width, _grid_height(grid, width)) as fig:
         plots = _draw_grid(fig, grid, visible, title, "attention weight")
         size = 0.9 * font_size(width)
         wide, high = 0.8 * fig.get_size_inches() * 72

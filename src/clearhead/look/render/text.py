@@ -15,7 +15,7 @@ from clearhead.look.render.figure import (
     axes_size,
     font_size,
     installed_fonts,
-    sheet,
+    new_figure,
     text_cells,
     token_label,
 )
@@ -51,7 +51,7 @@ def coloured_text(
     if values.shape != (len(tokens),) or not tokens:
         raise ShapeError(f"{tuple(values.shape)} numbers cannot colour {len(tokens)} tokens: give one for each")
     scale = Scale.of(values)
-    with sheet(width, width / 4) as fig:
+    with new_figure(width, width / 4) as fig:
         axes = fig.add_subplot()
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)

@@ -29,7 +29,7 @@ from clearhead.look.render.figure import (
     Figure,
     font_size,
     max_height,
-    sheet,
+    new_figure,
     text_cells,
     token_label,
 )
@@ -193,7 +193,7 @@ class Beam(View):
         down = 1 + max(y for _, y in points.values())
         size = font_size(width)
         height = min(max_height(width, 1.6), (down + 1.2) * 2.9 * size / 72 + 3 * size / 72)
-        with sheet(width, height) as fig:
+        with new_figure(width, height) as fig:
             axes = fig.add_subplot()
             axes.set(xlim=(shown.start - 0.5, shown.stop - 0.5), ylim=(down - 0.4, -0.7), yticks=[])
             axes.set_xticks(range(shown.start, shown.stop), [str(step) for step in range(shown.start, shown.stop)])

@@ -25,10 +25,10 @@ from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, RunError
 from clearhead.files import read_tensors, write_errors, write_tensors
-from clearhead.look.build import computed
+from clearhead.look.build import run_probes
 from clearhead.look.inputs import Edges, PreparedInput
 from clearhead.look.probes import probes
-from clearhead.look.record import KINDS, rounded, span
+from clearhead.look.record import KINDS, index_range, rounded
 from clearhead.look.render.figure import NARROW, SLIDE, Figure
 from clearhead.look.render.matrix import small_multiples
 from clearhead.look.render.terminal import show_matrix
@@ -78,7 +78,7 @@ def read_attention(path: Path) -> AttentionSnapshot:
 def attention_weights(model: nn.Module, example: PreparedInput) -> dict[str, Tensor]:
     """The weights of every attention layer, (H, T, S), by stack, layer and kind; in evaluation mode."""
     names = [name for name in probes(model) if name.endswith(".weights")]
-    seen = computed(model, example.inputs, *names) if names else {}
+    seen = run_probes(model, example.inputs, *names) if names else {}
     return {name.removesuffix(".weights"): weights[0] for name, weights in seen.items()}
 
 
@@ -152,10 +152,10 @@ class History(View):
             ("head", head or 0, self.weights[kind][0].size(1)),
         ):
             if not 0 <= number < count:
-                raise ProbeError(f"{kind} of this run has no {what} {number}; choose from {span(count)}")
+                raise ProbeError(f"{kind} of this run has no {what} {number}; choose from {index_range(count)}")
         weights = self.weights[kind][layer]  # (N, H, T, S)
         shown = weights.mean(1) if head is None else weights[:, head]  # (N, T, S)
-        chosen = spread(len(self.steps), 8 if width > NARROW else 4)
+        chosen = evenly_spaced(len(self.steps), 8 if width > NARROW else 4)
         which = "mean of its heads" if head is None else f"head {head}"
         rows, columns = self.edges[kind]
         return small_multiples(
@@ -204,10 +204,10 @@ def _layers(kind: str, names: Mapping[str, Tensor]) -> list[str]:
     return [f"{stack}.{number}.{part}" for number in numbers]
 
 
-def spread(count: int, most: int) -> list[int]:
+def evenly_spaced(count: int, most: int) -> list[int]:
     """At most `most` of `count` indices, evenly spread, with the first and the last.
 
-    >>> spread(10, 4)
+    >>> evenly_spaced(10, 4)
     [0, 3, 6, 9]
     """
     few = min(count, most)

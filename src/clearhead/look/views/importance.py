@@ -114,7 +114,7 @@ def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss,
     total, count, examples = 0.0, 0.0, 0
     total_slopes: dict[str, Tensor] = {}
     for batch in batches:
-        with torch.enable_grad(), gates(model, layers) as by_layer:
+        with torch.enable_grad(), head_gates(model, layers) as by_layer:
             value, counted = loss(model, batch)
             slopes = torch.autograd.grad(value, list(by_layer.values()))
         for name, slope in zip(by_layer, slopes, strict=True):
@@ -125,7 +125,7 @@ def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss,
 
 
 @contextmanager
-def gates(model: nn.Module, layers: str = "*") -> Iterator[dict[str, Tensor]]:
+def head_gates(model: nn.Module, layers: str = "*") -> Iterator[dict[str, Tensor]]:
     """Multiply the output of each head by 1, which has a gradient: (B, H) for each layer, once it has computed."""
     made: dict[str, Tensor] = {}
 

@@ -25,7 +25,7 @@ from clearhead.look.render.figure import (
     axes_size,
     font_size,
     max_height,
-    sheet,
+    new_figure,
     text_cells,
     token_label,
 )
@@ -110,7 +110,7 @@ class Lens(LookView):
         shown = window_slice(self.columns, len(self.tokens), "columns")
         probability, best = probability[:, shown].flip(0), best[:, shown].flip(0)
         line = font_size(width) / 72
-        with sheet(width, min(max_height(width, 1.3), (2.0 * len(probability) + 7) * line)) as fig:
+        with new_figure(width, min(max_height(width, 1.3), (2.0 * len(probability) + 7) * line)) as fig:
             axes = fig.add_subplot()
             scale = Scale(0.0, 1.0)
             draw_colorbar(fig, draw_matrix(axes, probability, scale), axes, "probability")

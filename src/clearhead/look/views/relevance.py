@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.interventions import Kernel, attention_layers
 from clearhead.look.probes import removing
-from clearhead.look.record import LookRecord, rounded, span
+from clearhead.look.record import LookRecord, index_range, rounded
 from clearhead.look.render.figure import SLIDE, Figure
 from clearhead.look.render.image import image_overlays
 from clearhead.look.render.matrix import Window, window_slice
@@ -164,13 +164,13 @@ def choose_answer(logits: Tensor, position: int = -1, choice: Tensor | int | Non
     """Logits (B, T, V) or (B, V) -> those of one answer (B,), and its index (B,): by default the likeliest."""
     if logits.dim() == 3:
         if not -logits.size(1) <= position < logits.size(1):
-            raise ProbeError(f"there is no answer at position {position}; choose from {span(logits.size(1))}")
+            raise ProbeError(f"there is no answer at position {position}; choose from {index_range(logits.size(1))}")
         logits = logits[:, position]
     if choice is None:
         choice = logits.argmax(-1)
     choice = torch.as_tensor(choice, device=logits.device).expand(len(logits))
     if int(choice.min()) < 0 or int(choice.max()) >= logits.size(-1):
-        raise ProbeError(f"there is no answer {choice.tolist()}; choose from {span(logits.size(-1))}")
+        raise ProbeError(f"there is no answer {choice.tolist()}; choose from {index_range(logits.size(-1))}")
     return logits.gather(-1, choice.unsqueeze(-1)).squeeze(-1), choice
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from clearhead.look.probes import stacks
 from clearhead.look.record import KINDS, AttentionRecord, LookRecord, rounded
-from clearhead.look.render.figure import GREY, NARROW, SLIDE, Figure, font_size, max_height, sheet, token_label
+from clearhead.look.render.figure import GREY, NARROW, SLIDE, Figure, font_size, max_height, new_figure, token_label
 from clearhead.look.render.matrix import Scale, draw_matrix, label_edges, write_numbers
 from clearhead.look.view import VIEWS, LookView, ViewOptions
 from clearhead.models.rnn import AttentionDecoder
@@ -153,7 +153,7 @@ class Steps(LookView):
         widths = (longest, width - longest) if beside else (1.0,)
         token = token_label(self.rows[self.query]) if self.rows else str(self.query)
         which = f"{KINDS.get(self.kind, self.kind)}, layer {self.layer}, head {self.head}"
-        with sheet(width, height) as fig:
+        with new_figure(width, height) as fig:
             fig.suptitle(f"{which}: the query of “{token}”", x=0.01, ha="left")
             grid = fig.add_gridspec(len(heights), len(widths), height_ratios=heights, width_ratios=widths)
             for number, step in enumerate(self.steps):
@@ -378,11 +378,11 @@ def _add_norm_step(residual: Residual, x: Tensor) -> Step:
 
 
 def _step(name: str, equation: str, value: Tensor, code: Code) -> Step:
-    return Step(name, equation, value, None, *where(*code))
+    return Step(name, equation, value, None, *source_line(*code))
 
 
 @cache
-def where(function: Callable[..., Any], text: str) -> tuple[str, int]:
+def source_line(function: Callable[..., Any], text: str) -> tuple[str, int]:
     """The file of a function, relative to the package, and the number of its first line that contains a text."""
     lines, first = inspect.getsourcelines(function)
     file = Path(inspect.getsourcefile(function) or "")

@@ -26,7 +26,7 @@ from clearhead.look.render.figure import (
     axes_size,
     font_size,
     max_height,
-    sheet,
+    new_figure,
     text_cells,
     token_label,
 )
@@ -77,7 +77,7 @@ class WordMap(View):
 
     def figure(self, width: float = SLIDE) -> Figure:
         """A point for each word; the given words are labelled in colour, others if their label overlaps no other."""
-        with sheet(width, max_height(width, 1.0)) as fig:
+        with new_figure(width, max_height(width, 1.0)) as fig:
             axes = fig.add_subplot()
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set(color=GREY, alpha=0.4)
