@@ -171,7 +171,7 @@ def _lowest_above_diagonal(queries: int, keys: int, dtype: torch.dtype, device: 
     return torch.full((queries, keys), torch.finfo(dtype).min, dtype=dtype, device=device).triu_()
 
 
-SEEN: dict[str, Callable[[AttentionCall], Tensor]] = {
+CALL_TENSORS: dict[str, Callable[[AttentionCall], Tensor]] = {
     "weights": AttentionCall.weights,
     "scores": AttentionCall.scores,
     "visible": AttentionCall.visible,

@@ -183,7 +183,8 @@ def positions_off(model: nn.Module) -> Iterator[None]:
             parts.enter_context(part.changed(torch.zeros_like))
         for layer in model.modules():
             if isinstance(layer, MultiHeadAttention):
-                parts.enter_context(_swapped(layer, "relative", NoRelativePositions()))
+                parts.callback(setattr, layer, "relative", layer.relative)
+                layer.relative = NoRelativePositions()
         yield
 
 
@@ -201,16 +202,6 @@ def positions_averaged(model: nn.Module) -> Iterator[None]:
 
 def _input_positions(model: nn.Module) -> list[InputPositions]:
     return [part for part in model.modules() if isinstance(part, InputPositions) and part.has_vectors]
-
-
-@contextmanager
-def _swapped(module: nn.Module, name: str, part: Any) -> Iterator[None]:
-    original = getattr(module, name)
-    setattr(module, name, part)
-    try:
-        yield
-    finally:
-        setattr(module, name, original)
 
 
 # --- patching ---

@@ -40,7 +40,7 @@ from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 
 from clearhead.errors import ProbeError
-from clearhead.look.attention import SEEN, AttentionCall
+from clearhead.look.attention import CALL_TENSORS, AttentionCall
 from clearhead.look.record import index_range
 from clearhead.models.base import Model
 from clearhead.models.rnn import AttentionDecoder, ContextDecoder
@@ -48,6 +48,7 @@ from clearhead.nn import (
     Decoder,
     DecoderBlock,
     Encoder,
+    EncoderBlock,
     Explicit,
     FlattenOutput,
     Fused,
@@ -141,7 +142,7 @@ def capture(
                 raise
 
 
-def _recorder(keep: Keep, name: str, probe: Probe, heads: Heads) -> Any:
+def _recorder(keep: Keep, name: str, probe: Probe, heads: Heads) -> Callable[..., None]:
     def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         with torch.no_grad():
             keep(name, probe.read(ModuleCall(module, args, kwargs, output), heads).detach())
@@ -149,7 +150,9 @@ def _recorder(keep: Keep, name: str, probe: Probe, heads: Heads) -> Any:
     return record
 
 
-def _replaced(replacement: Replacement, module: nn.Module, keep: Callable[[Tensor], None], record: Any) -> Any:
+def _replaced(
+    replacement: Replacement, module: nn.Module, keep: Callable[[Tensor], None], record: Callable[..., None]
+) -> Callable[..., Tensor]:
     """A `forward` that computes output and tensor together; in training the usual one, with the tensor recomputed."""
     forward = module.forward
 
@@ -192,7 +195,7 @@ def matching_probes(known: dict[str, Probe], patterns: Sequence[str]) -> dict[st
 
 def _suggestion(known: dict[str, Probe], pattern: str) -> str:
     """How far the names match the pattern, and what could follow instead."""
-    if pattern.split(".")[-1] in SEEN and not any(probe.heads for probe in known.values()):
+    if pattern.split(".")[-1] in CALL_TENSORS and not any(probe.heads for probe in known.values()):
         return f"it does not attend; it has {_listed(known) or 'nothing to see'}"
     left = [name.split(".") for name in known]
     for place, word in enumerate(pattern.split(".")):
@@ -253,7 +256,7 @@ def _stack_probes(at: str, stack: nn.Module) -> NamedProbes:
             yield from _cell_probes(at, stack, stack.network, _aligned_inputs)
 
 
-def _block_probes(at: str, block: Any) -> NamedProbes:
+def _block_probes(at: str, block: EncoderBlock | DecoderBlock) -> NamedProbes:
     yield from _head_probes(f"{at}.self", block.self_attention)
     if isinstance(block, DecoderBlock):
         yield from _head_probes(f"{at}.cross", block.cross_attention)
@@ -303,7 +306,7 @@ def _readers(make: MakeCall) -> dict[str, Read]:
 
         return read
 
-    return {name: reader(compute) for name, compute in SEEN.items()}
+    return {name: reader(compute) for name, compute in CALL_TENSORS.items()}
 
 
 def _kernel_call(call: ModuleCall) -> AttentionCall:

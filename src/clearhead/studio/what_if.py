@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import torch
 from fastapi import APIRouter, Request
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError
@@ -94,7 +94,7 @@ def compare(served: ServedModel, item: Any, body: WhatIfBody, max_tokens: int = 
 
 
 @contextmanager
-def switched_off(network: Any, body: WhatIfBody) -> Iterator[None]:
+def switched_off(network: nn.Module, body: WhatIfBody) -> Iterator[None]:
     """Switch the parts off inside the block, and on again afterwards."""
     with ExitStack() as stack:
         if body.scale:
@@ -110,7 +110,7 @@ def switched_off(network: Any, body: WhatIfBody) -> Iterator[None]:
         yield
 
 
-def _known(name: str, network: Any) -> str:
+def _known(name: str, network: nn.Module) -> str:
     """Return the name of a layer; patterns and unknown names are refused."""
     if not any(each.startswith(f"{name}.") for each in probes(network)):
         raise ProbeError(f"{name!r} is not a layer of this model; it has {', '.join(attention_layers(network))}")

@@ -129,7 +129,7 @@ def head_gates(model: nn.Module, layers: str = "*") -> Iterator[dict[str, Tensor
     """Multiply the output of each head by 1, which has a gradient: (B, H) for each layer, once it has computed."""
     made: dict[str, Tensor] = {}
 
-    def gate(name: str) -> Any:
+    def gate(name: str) -> Callable[..., Tensor]:
         def multiply(_kernel: nn.Module, _inputs: Any, mixed: Tensor) -> Tensor:
             made[name] = mixed.new_ones(mixed.shape[:2]).requires_grad_()
             return mixed * made[name][:, :, None, None]

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -146,7 +146,7 @@ def explicit_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Compute with the explicit equation -> the weights (B, H, T, S) of each layer, with gradients."""
     seen: dict[str, Tensor] = {}
 
-    def recorder(name: str) -> Any:
+    def recorder(name: str) -> Callable[..., Tensor]:
         def compute(kernel: Kernel, inputs: tuple[Any, ...], _output: Tensor) -> Tensor:
             q, k, v, mask, offset, bias = inputs
             weights = kernel.explicit().weights(q, k, mask, offset, bias)

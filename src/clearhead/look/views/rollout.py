@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor
@@ -167,9 +167,9 @@ def self_attention(look: LookRecord, options: ViewOptions) -> str:
     return look.kind(options.kind or next(usual, None))
 
 
-def head_fusion(options: ViewOptions) -> Any:
+def head_fusion(options: ViewOptions) -> HeadFusion:
     """The way to fuse heads; `fuse_heads` refuses what it does not know."""
-    return options.method or "mean"
+    return cast(HeadFusion, options.method or "mean")
 
 
 def show_patches(console: Console, shares: Tensor, title: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -65,7 +65,7 @@ class WordMap(View):
         ids = model.tokenizer.word_ids()
         vectors, words = model.network.vectors[ids], model.tokenizer.pieces(ids)
         rows = with_neighbours(vectors, words, given, NEIGHBOURS)
-        method: Any = options.method or "pca"
+        method = cast(Method, options.method or "pca")
         return replace(word_map(vectors[rows], [words[row] for row in rows], method), neighbours=near)
 
     def to_json(self) -> dict[str, Any]:
