@@ -42,7 +42,7 @@ class AttentionCall:
 
     def of(self, heads: Sequence[int]) -> AttentionCall:
         """The call restricted to some heads, with keys and values repeated for each."""
-        count = self.q.size(1)
+        count, bias = self.q.size(1), self.bias
         group = [head * self.k.size(1) // count for head in heads]
         return replace(
             self,
@@ -50,7 +50,7 @@ class AttentionCall:
             q=self.q[:, heads],
             k=self.k[:, group],
             v=self.v[:, group],
-            bias=None if (bias := self.bias) is None else lambda queries, keys: bias(queries, keys)[heads],
+            bias=None if bias is None else lambda queries, keys: bias(queries, keys)[heads],
             mixed=self.mixed[:, heads],
         )
 

@@ -300,8 +300,8 @@ def _batch_first(x: Tensor, is_first: bool) -> Tensor:
 
 
 def _matrices(layer: nn.MultiheadAttention) -> tuple[Sequence[Tensor], Sequence[Tensor | None]]:
-    weights = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
-    weights = weights if layer.in_proj_weight is None else layer.in_proj_weight.chunk(3)
+    apart = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+    weights = apart if layer.in_proj_weight is None else layer.in_proj_weight.chunk(3)
     return weights, [None] * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
 
 

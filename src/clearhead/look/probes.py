@@ -48,7 +48,6 @@ from clearhead.nn import (
     Decoder,
     DecoderBlock,
     Encoder,
-    EncoderBlock,
     Explicit,
     FlattenOutput,
     Fused,
@@ -256,7 +255,7 @@ def _stack_probes(at: str, stack: nn.Module) -> NamedProbes:
             yield from _cell_probes(at, stack, stack.network, _aligned_inputs)
 
 
-def _block_probes(at: str, block: EncoderBlock | DecoderBlock) -> NamedProbes:
+def _block_probes(at: str, block: Any) -> NamedProbes:
     yield from _head_probes(f"{at}.self", block.self_attention)
     if isinstance(block, DecoderBlock):
         yield from _head_probes(f"{at}.cross", block.cross_attention)

@@ -9,6 +9,7 @@ import torch
 from fastapi import APIRouter, Request
 from pydantic import Field
 
+from clearhead.look.look import Look
 from clearhead.look.units import rank_units, windows
 from clearhead.look.view import VIEWS
 from clearhead.look.views.cells import cells
@@ -97,7 +98,7 @@ async def steps(body: StepsBody, request: Request, service: ServiceDep) -> Docum
 
     def compute() -> Document:
         if body.generate and served.model.generates:
-            look = served.model.look(item, generate=True, max_tokens=CONTINUED)
+            look: Look = served.model.look(item, generate=True, max_tokens=CONTINUED)
         else:
             look = served.model.look(item, body.target or None)
         return look.steps(body.layer, body.head, body.query, body.kind).to_json()

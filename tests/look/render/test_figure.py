@@ -18,8 +18,9 @@ from matplotlib.text import Text
 from clearhead.errors import ConfigError, ProbeError, ShapeError
 from clearhead.look.look import Look
 from clearhead.look.record import AttentionRecord
-from clearhead.look.render.figure import COLUMN, PAGE, SLIDE, Figure, label_step, token_label
+from clearhead.look.render.figure import COLUMN, PAGE, SLIDE, Figure
 from clearhead.look.render.image import image_overlays, pattern_grid
+from clearhead.look.render.labels import label_step, token_label
 from clearhead.look.render.matrix import Scale, heatmap, window_slice
 from clearhead.look.render.text import coloured_text, place_tokens
 from clearhead.look.views.beam import BEST, Beam, BeamTree, Node

@@ -12,14 +12,12 @@ the first figure is drawn.
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unicodedata import east_asian_width
 
 from clearhead.errors import ConfigError
 
@@ -114,30 +112,6 @@ def font_size(width: float) -> float:
     (14.0, 7.0)
     """
     return round(min(16.0, max(6.5, 7 + 7 * (width - COLUMN) / (SLIDE - COLUMN))), 2)
-
-
-def token_label(token: str, longest: int = 18) -> str:
-    """A token as a label: without blanks around it, with a sign for what is blank, cut if it is long.
-
-    >>> token_label("\\n"), token_label("▁the"), token_label("internationalisation", 8)
-    ('⏎', 'the', 'interna…')
-    """
-    shown = token.replace("▁", " ").replace("\n", "⏎").replace("\t", "⇥").strip(" ") or "␣"
-    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
-
-
-def text_cells(text: str) -> int:
-    """The width of a text in narrow letters: 漢 counts as 2."""
-    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
-
-
-def label_step(count: int, room: float, size: float) -> int:
-    """Show one label of how many, if each takes `size` of the room.
-
-    >>> label_step(count=40, room=100, size=10)
-    4
-    """
-    return max(1, math.ceil(count * size / max(room, 1)))
 
 
 def axes_size(axes: Axes) -> tuple[float, float]:

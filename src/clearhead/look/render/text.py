@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from clearhead.errors import ShapeError
-from clearhead.look.render.figure import (
-    SLIDE,
-    Figure,
-    axes_size,
-    font_size,
-    installed_fonts,
-    new_figure,
-    text_cells,
-    token_label,
-)
+from clearhead.look.render.figure import SLIDE, Figure, axes_size, font_size, installed_fonts, new_figure
+from clearhead.look.render.labels import text_cells, token_label
 from clearhead.look.render.matrix import Scale, draw_colorbar
 
 if TYPE_CHECKING:

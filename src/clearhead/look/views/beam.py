@@ -21,18 +21,8 @@ from torch import Tensor
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search
 from clearhead.decode.beam import BeamCandidate, CandidateState
 from clearhead.errors import ProbeError
-from clearhead.look.render.figure import (
-    COLOURS,
-    GREY,
-    INK,
-    SLIDE,
-    Figure,
-    font_size,
-    max_height,
-    new_figure,
-    text_cells,
-    token_label,
-)
+from clearhead.look.render.figure import COLOURS, GREY, INK, SLIDE, Figure, font_size, max_height, new_figure
+from clearhead.look.render.labels import text_cells, token_label
 from clearhead.look.render.matrix import Window, window_slice
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
 

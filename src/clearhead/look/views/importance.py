@@ -23,7 +23,8 @@ from clearhead.look.interventions import attention_layers, heads_off
 from clearhead.look.probes import removing
 from clearhead.look.record import KINDS, rounded
 from clearhead.look.render.figure import SLIDE, Figure, panels
-from clearhead.look.render.matrix import Scale, draw_colorbar, draw_matrix, label_edges, write_numbers
+from clearhead.look.render.labels import label_edges
+from clearhead.look.render.matrix import Scale, draw_colorbar, draw_matrix, write_numbers
 from clearhead.look.render.terminal import show_heads
 from clearhead.look.view import VIEWS, Loss, Model, View, ViewOptions
 

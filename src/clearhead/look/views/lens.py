@@ -18,18 +18,9 @@ from torch import Tensor, nn
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.probes import capture, stacks
 from clearhead.look.record import LookRecord, rounded
-from clearhead.look.render.figure import (
-    SLIDE,
-    Figure,
-    axes_font_size,
-    axes_size,
-    font_size,
-    max_height,
-    new_figure,
-    text_cells,
-    token_label,
-)
-from clearhead.look.render.matrix import Scale, Window, draw_colorbar, draw_matrix, label_edges, window_slice
+from clearhead.look.render.figure import SLIDE, Figure, axes_font_size, axes_size, font_size, max_height, new_figure
+from clearhead.look.render.labels import label_edges, text_cells, token_label
+from clearhead.look.render.matrix import Scale, Window, draw_colorbar, draw_matrix, window_slice
 from clearhead.look.render.terminal import show_matrix
 from clearhead.look.view import VIEWS, LookView, ViewOptions
 from clearhead.nn import Decoder, Encoder, SequenceOutput, TokenOutput

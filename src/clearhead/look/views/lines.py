@@ -13,17 +13,8 @@ import torch
 from torch import Tensor
 
 from clearhead.look.record import KINDS, LookRecord
-from clearhead.look.render.figure import (
-    COLOURS,
-    SLIDE,
-    Figure,
-    font_size,
-    label_step,
-    max_height,
-    new_figure,
-    text_cells,
-    token_label,
-)
+from clearhead.look.render.figure import COLOURS, SLIDE, Figure, font_size, max_height, new_figure
+from clearhead.look.render.labels import label_step, text_cells, token_label
 from clearhead.look.view import VIEWS, ViewOptions
 from clearhead.look.views.heads import Heads
 

@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from clearhead.look.probes import stacks
 from clearhead.look.record import KINDS, AttentionRecord, LookRecord, rounded
-from clearhead.look.render.figure import GREY, NARROW, SLIDE, Figure, font_size, max_height, new_figure, token_label
-from clearhead.look.render.matrix import Scale, draw_matrix, label_edges, write_numbers
+from clearhead.look.render.figure import GREY, NARROW, SLIDE, Figure, font_size, max_height, new_figure
+from clearhead.look.render.labels import label_edges, token_label
+from clearhead.look.render.matrix import Scale, draw_matrix, write_numbers
 from clearhead.look.view import VIEWS, LookView, ViewOptions
 from clearhead.models.rnn import AttentionDecoder
 from clearhead.nn import (

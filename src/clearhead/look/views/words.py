@@ -17,19 +17,8 @@ from torch import Tensor
 
 from clearhead.errors import ConfigError, ShapeError, nearest
 from clearhead.look.record import rounded
-from clearhead.look.render.figure import (
-    COLOURS,
-    GREY,
-    INK,
-    SLIDE,
-    Figure,
-    axes_size,
-    font_size,
-    max_height,
-    new_figure,
-    text_cells,
-    token_label,
-)
+from clearhead.look.render.figure import COLOURS, GREY, INK, SLIDE, Figure, axes_size, font_size, max_height, new_figure
+from clearhead.look.render.labels import text_cells, token_label
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
 from clearhead.look.views.patches import principal_components
 from clearhead.models.word_vectors import neighbours
