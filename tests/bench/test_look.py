@@ -56,7 +56,7 @@ def test_peers_are_measured_where_they_are_installed(monkeypatch: pytest.MonkeyP
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "has_lens", lambda: False)
-    monkeypatch.setattr(look, "of_plain_forward", lambda *_, **__: [])
+    monkeypatch.setattr(look, "against_plain_forward", lambda *_, **__: [])
     monkeypatch.setattr(look, "memory_of_one_head", lambda _: "memory")
     monkeypatch.setattr(look, "LENGTHS", {})
     *_, last = look.run(peers=True)
