@@ -30,7 +30,7 @@ from clearhead.bench.decode import (
     sources_of,
     text_results,
 )
-from clearhead.bench.marian import marian, translate
+from clearhead.bench.peers import marian, translate
 from clearhead.engines.ct2_export import export, numbers
 from clearhead.engines.native.compiler import load_library
 from clearhead.models.seq2seq import Seq2Seq

@@ -23,12 +23,12 @@ def bench(
 
     Alternatives take turns in one run; keep the machine otherwise idle.
     """
-    from clearhead.bench import suites
+    from clearhead.bench import find_suite
     from clearhead.bench.measure import machine
     from clearhead.errors import ConfigError
     from clearhead.files import write_text
 
-    suite = suites.find(name, peers)
+    suite = find_suite(name, peers)
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"cannot write {out}: there is no folder {out.parent}")
     results = []

@@ -50,7 +50,6 @@ class Lesson:
     state: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON that the page shows."""
         code = inspect.unwrap(self.code)
         lines, first = inspect.getsourcelines(code)
         file = Path(inspect.getsourcefile(code) or "").relative_to(PACKAGE)

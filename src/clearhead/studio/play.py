@@ -58,22 +58,16 @@ async def play(body: PlayBody, service: ServiceDep) -> StreamingResponse:
 
 def answer(served: ServedModel, item: Any, settings: Settings) -> Iterator[Line]:
     """Yield the lines of a model's answer."""
-    predictor = served.model
-    if predictor.generates:
-        yield from generate(served.model, predictor.prepare(item), settings)
-    else:
-        yield _prediction(predictor, item)
-
-
-def _prediction(predictor: Predictor, item: Any) -> Line:
-    """Return a prediction as one line: `labels` or `tags` where it has them, and all of it as `prediction`."""
-    found = predictor.predict(item)
+    if served.model.generates:
+        yield from generate(served.model, served.model.prepare(item), settings)
+        return
+    found = served.model.predict(item)
     line: Line = {"prediction": found}
     if "probabilities" in found:
         line["labels"] = sorted(found["probabilities"].items(), key=lambda each: -each[1])[:LABELS]
     if "tags" in found:
         line["tags"] = found["tags"]
-    return line
+    yield line
 
 
 # --- models that generate ---
@@ -100,8 +94,7 @@ def generate(model: GeneratingPredictor, prepared: PreparedInput, settings: Sett
         while tokens:
             token = tokens.popleft()
             yield {"token": _token(model, token), "text": tokenizer.decode(_generated(row, prepared))}
-    text = tokenizer.decode(_generated(row, prepared))
-    yield {"end": row.end or "stop", "text": text}
+    yield {"end": row.end or "stop", "text": tokenizer.decode(_generated(row, prepared))}
 
 
 def _generated(row: Row, prepared: PreparedInput) -> list[int]:
@@ -109,7 +102,6 @@ def _generated(row: Row, prepared: PreparedInput) -> list[int]:
 
 
 def _token(model: Predictor, token: Token) -> Line:
-    """Return a token with its probability and the most probable alternatives."""
     assert token.logits is not None
     probabilities = token.logits.float().softmax(-1)  # (V,)
     best = probabilities.topk(min(ALTERNATIVES, len(probabilities)))

@@ -12,8 +12,8 @@ from clearhead.config import AnyConfig
 from clearhead.data import builtin
 from clearhead.errors import RunError
 from clearhead.files import read_tensors, write_tensors
-from clearhead.look.attention_log import MAX_PATCHES, AttentionSnapshot, attention_weights, read_attention
 from clearhead.look.inputs import MAX_LOGGED
+from clearhead.look.views.history import MAX_PATCHES, AttentionSnapshot, attention_weights, read_attention
 from clearhead.nn import causal_mask
 from clearhead.run import Run
 from clearhead.tasks import default_config, override_config

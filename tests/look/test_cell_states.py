@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clearhead.errors import ProbeError
-from clearhead.look.lstm import cell_states
+from clearhead.look.probes import cell_states
 from clearhead.nn import Recurrent, State
 
 B, T, D, H = 3, 7, 5, 11

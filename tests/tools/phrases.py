@@ -1,23 +1,14 @@
-"""Short ways to say things in the built-in grammar, for its tests."""
+"""Short ways to build phrases of the built-in grammar, for its tests."""
 
 from __future__ import annotations
 
 from builtin_data.pairs.adjectives import adjective
 from builtin_data.pairs.circumstances import place
-from builtin_data.pairs.clauses import (
-    Predicate,
-)
+from builtin_data.pairs.clauses import Predicate
 from builtin_data.pairs.nouns import noun
-from builtin_data.pairs.phrases import (
-    NounPhrase,
-    noun_phrase,
-)
+from builtin_data.pairs.phrases import NounPhrase, noun_phrase
 from builtin_data.pairs.shorthand import predicate
-from builtin_data.pairs.subjects import (
-    Subject,
-    named,
-    subject,
-)
+from builtin_data.pairs.subjects import Subject, named, subject
 from builtin_data.pairs.transfers import GIVERS, to_person, to_pronoun
 
 

@@ -12,7 +12,7 @@ import torch
 
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search
 from clearhead.errors import ConfigError, ProbeError
-from clearhead.look.beams import BeamTree, Node, beam_tree
+from clearhead.look.views.beam import BeamTree, Node, beam_tree
 from clearhead.run import Sizes
 from clearhead.tasks import TASKS
 from clearhead.tasks.base.network import build_network
