@@ -27,13 +27,7 @@ def pictures() -> Tensor:
 
 def test_the_mask_of_patches_and_text() -> None:
     o, x = True, False
-    seen = [
-        [o, o, o, x, x],
-        [o, o, o, x, x],
-        [o, o, o, x, x],
-        [o, o, o, o, x],
-        [o, o, o, o, o],
-    ]
+    seen = [[o, o, o, x, x], [o, o, o, x, x], [o, o, o, x, x], [o, o, o, o, x], [o, o, o, o, o]]
     assert prefix_mask(3, 2).equal(torch.tensor(seen))
     assert prefix_mask(0, 3).equal(torch.ones(3, 3, dtype=torch.bool).tril())
 

@@ -50,12 +50,7 @@ def test_an_untrained_model_guesses(system: System) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "small"),
-    [
-        (ROTARY, True),
-        ({"positions": "none"}, True),
-        ({"positions": "sinusoidal"}, False),
-        (RNN, False),
-    ],
+    [(ROTARY, True), ({"positions": "none"}, True), ({"positions": "sinusoidal"}, False), (RNN, False)],
     ids=str,
 )
 def test_token_vectors_are_small_where_nothing_is_added_to_them(settings: dict[str, str], small: bool) -> None:

@@ -6,15 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from clearhead.errors import ShapeError
-from clearhead.nn import (
-    ClassToken,
-    FlattenOutput,
-    SequenceOutput,
-    TokenOutput,
-    first_token,
-    last_token,
-    mean_token,
-)
+from clearhead.nn import ClassToken, FlattenOutput, SequenceOutput, TokenOutput, first_token, last_token, mean_token
 
 
 @pytest.fixture(autouse=True)

@@ -29,12 +29,7 @@ def test_a_text_that_fits_is_one_part(text: str) -> None:
 def test_the_ends_of_sentences_come_first() -> None:
     text = 'It rains, he said. "Does it?" she asked. Yes, it does! 2.5 l fell.'
     assert cut(text, 7, 7, words) == ['It rains, he said. "Does it?"', "she asked. Yes, it does!", "2.5 l fell."]
-    assert cut(text, 4, 4, words) == [
-        "It rains, he said.",
-        '"Does it?" she asked.',
-        "Yes, it does!",
-        "2.5 l fell.",
-    ]
+    assert cut(text, 4, 4, words) == ["It rains, he said.", '"Does it?" she asked.', "Yes, it does!", "2.5 l fell."]
 
 
 def test_then_clauses_then_words_then_characters() -> None:

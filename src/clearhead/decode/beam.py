@@ -29,14 +29,7 @@ from torch import Tensor
 from clearhead.decode.logits import ANY_TOKEN, apply_processors, force_token, logits_processors
 from clearhead.decode.rows import Hypothesis, Prompts, Row
 from clearhead.decode.settings import Settings
-from clearhead.decode.stepper import (
-    Stepper,
-    best,
-    last_logits,
-    part_length,
-    select_rows,
-    step_with_attention,
-)
+from clearhead.decode.stepper import Stepper, best, last_logits, part_length, select_rows, step_with_attention
 
 CandidateState = Literal["kept", "dropped", "finished"]
 

@@ -32,10 +32,7 @@ from clearhead.engines.inlined import (
     select_sources,
 )
 from clearhead.engines.native.embedding import TokenVectors
-from clearhead.engines.native.layout import (
-    is_decoder,
-    unsupported_parts,
-)
+from clearhead.engines.native.layout import is_decoder, unsupported_parts
 from clearhead.engines.native.search import is_plain, starts_equally
 from clearhead.models.assemble import smaller_window
 from clearhead.models.lm import LanguageModel

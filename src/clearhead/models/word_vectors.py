@@ -45,13 +45,7 @@ def neighbours(
 
 
 def analogy(
-    vectors: ArrayLike | Tensor,
-    words: Sequence[str],
-    a: str,
-    b: str,
-    c: str,
-    count: int = 10,
-    measure: str = "cosine",
+    vectors: ArrayLike | Tensor, words: Sequence[str], a: str, b: str, c: str, count: int = 10, measure: str = "cosine"
 ) -> list[tuple[str, float]]:
     """The words nearest to v_a - v_b + v_c: king - man + woman gives queen. The three themselves are left out."""
     table = _measured(vectors, words, measure)

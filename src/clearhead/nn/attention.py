@@ -122,22 +122,14 @@ class MultiHeadAttention(nn.Module):
         self.kernel = choose_kernel(score, normalize, dropout)
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor | None = None,
-        mask: Mask | Tensor | None = None,
-        cache: Cache | None = None,
+        self, x: Tensor, memory: Tensor | None = None, mask: Mask | Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """x (B, T, dim), memory (B, S, memory_dim) -> (B, T, dim)."""
         mixed = self.kernel(*self.project(x, memory, mask, cache))  # (B, H, T, V)
         return self.output(join_heads(mixed))
 
     def weights(
-        self,
-        x: Tensor,
-        memory: Tensor | None = None,
-        mask: Mask | Tensor | None = None,
-        cache: Cache | None = None,
+        self, x: Tensor, memory: Tensor | None = None, mask: Mask | Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """The attention weights of `forward`, by the explicit equation: (B, H, T, S)."""
         q, k, _, visible, offset, bias = self.project(x, memory, mask, cache)

@@ -166,10 +166,7 @@ def settled(scored: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 def assembled(
-    model: models.Model,
-    corpus: Corpus,
-    cut: pre_tokenizers.PreTokenizer | None,
-    join: decoders.Decoder | None,
+    model: models.Model, corpus: Corpus, cut: pre_tokenizers.PreTokenizer | None, join: decoders.Decoder | None
 ) -> Library:
     """A tokenizer of its parts in order: normaliser, pre-tokenizer, model, decoder."""
     library = Library(model)

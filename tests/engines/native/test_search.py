@@ -43,13 +43,7 @@ def same(found: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypo
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    data=st.data(),
-    beams=st.sampled_from([1, 2, 3, 5]),
-    rows=st.integers(1, 5),
-    stop=STOPS,
-    seed=st.integers(0, 99),
-)
+@given(data=st.data(), beams=st.sampled_from([1, 2, 3, 5]), rows=st.integers(1, 5), stop=STOPS, seed=st.integers(0, 99))
 def test_native_search_of_a_translator_equals_the_token_loop(
     data: st.DataObject, beams: int, rows: int, stop: int | None, seed: int
 ) -> None:

@@ -20,13 +20,7 @@ from torch import Tensor, nn
 from clearhead.decode.rows import Hypothesis, Prompts
 from clearhead.decode.settings import Settings
 from clearhead.engines.native.embedding import TokenVectors
-from clearhead.engines.native.layout import (
-    CCache,
-    CMemory,
-    Layout,
-    is_decoder,
-    unsupported_parts,
-)
+from clearhead.engines.native.layout import CCache, CMemory, Layout, is_decoder, unsupported_parts
 from clearhead.engines.native.reader import Reader, Source, can_read
 from clearhead.engines.native.search import can_search, search
 from clearhead.engines.threads import ThreadChooser
