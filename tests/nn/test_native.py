@@ -33,8 +33,7 @@ from clearhead.nn import (
     dot,
     scaled_dot,
 )
-from clearhead.nn.native import NativeNorm
-from clearhead.nn.norm import NoNorm
+from clearhead.nn.norm import NativeNorm, NoNorm
 from clearhead.nn.positions import apply_rotary, length_limit, reads_in_windows
 from clearhead.nn.scores import dot_scale, score_equation
 

@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 
 from clearhead.decode.logits import ANY_TOKEN, apply_processors, force_token, logits_processors
-from clearhead.decode.rows import Hypothesis, Prompts, Row
-from clearhead.decode.settings import Settings
+from clearhead.decode.settings import Hypothesis, Prompts, Row, Settings
 from clearhead.decode.stepper import Stepper, best, last_logits, part_length, select_rows, step_with_attention
 
 CandidateState = Literal["kept", "dropped", "finished"]

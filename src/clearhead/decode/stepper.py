@@ -14,8 +14,7 @@ from torch import Tensor
 from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from clearhead.decode.rows import Hypothesis, Prompts
-    from clearhead.decode.settings import Settings
+    from clearhead.decode.settings import Hypothesis, Prompts, Settings
 
 PART = 512  # prompt tokens of a row that are read in one step
 PART_OF_BATCH = 1024  # prompt tokens of all rows that are read in one step: their logits (B, T, V) take memory

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from clearhead.decode import Hypothesis, Prompts, Settings, SpecialTokens, generate, generate_batch
-from clearhead.decode.batch import source_limit
+from clearhead.decode.loop import source_limit
 from clearhead.engines.ct2_export import POSITIONS, export, library, unique
-from clearhead.engines.threads import cores
+from clearhead.engines.native.library import cores
 from clearhead.errors import EngineError
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import Seq2Seq

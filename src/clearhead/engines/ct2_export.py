@@ -23,7 +23,7 @@ from clearhead.models.config import ModelConfig
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.nn import NoRelativePositions, softmax
-from clearhead.nn.native import NativeNorm
+from clearhead.nn.norm import NativeNorm
 from clearhead.nn.scores import dot_scale
 from clearhead.text import UNKNOWN
 

@@ -25,9 +25,8 @@ from clearhead.decode import (
     generate_batch,
     stream_tokens,
 )
-from clearhead.engines.native.compiler import load_cached, load_library
 from clearhead.engines.native.engine import NativeEngine
-from clearhead.engines.threads import cores
+from clearhead.engines.native.library import cores, load_cached, load_library
 from clearhead.engines.torchscript import TorchScriptEngine
 from clearhead.errors import ConfigError, EngineError, nearest
 

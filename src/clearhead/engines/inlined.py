@@ -18,7 +18,7 @@ from torch.nn import functional as F
 import clearhead.nn as parts
 from clearhead.nn import DecoderBlock, MultiHeadAttention
 from clearhead.nn.attention import share_heads
-from clearhead.nn.native import FeedForwardForm
+from clearhead.nn.feedforward import FeedForwardForm
 from clearhead.nn.positions import apply_rotary
 from clearhead.nn.scores import dot_scale
 

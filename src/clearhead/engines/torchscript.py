@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.decode.logits import ANY_TOKEN
-from clearhead.decode.rows import Hypothesis, Prompts
-from clearhead.decode.settings import Settings
+from clearhead.decode.settings import Hypothesis, Prompts, Settings
 from clearhead.decode.stepper import part_length, rank
 from clearhead.engines.inlined import (
     Block,
@@ -31,10 +30,9 @@ from clearhead.engines.inlined import (
     scripted,
     select_sources,
 )
-from clearhead.engines.native.embedding import TokenVectors
-from clearhead.engines.native.layout import is_decoder, unsupported_parts
-from clearhead.engines.native.search import is_plain, starts_equally
-from clearhead.models.assemble import smaller_window
+from clearhead.engines.native.engine import is_plain_search
+from clearhead.engines.native.layout import TokenVectors, unsupported_parts
+from clearhead.models.build import smaller_window
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import AttentionWriter
 from clearhead.nn import Mask, MultiHeadAttention
@@ -120,9 +118,7 @@ class TorchScriptEngine:
     @staticmethod
     def unsupported_features(network: Any) -> list[str]:
         """What this engine lacks for a network; empty where it has everything."""
-        if not is_decoder(network):
-            return ["it is not a Transformer that generates tokens"]
-        return list(unsupported_parts(network.decoder_stack))
+        return unsupported_parts(network)
 
     def prepare(self) -> None:
         """Compile TorchScript."""
@@ -221,22 +217,17 @@ class TorchScriptEngine:
         return output
 
     def can_search(self, state: TorchScriptState, prompts: Prompts, settings: Settings) -> bool:
-        """Whether TorchScript can do the whole search."""
-        rows = len(prompts.ids)
-        limits = prompts.limits(settings)
-        in_order = not state.source.keys or state.sentence == list(range(rows))
-        if not (self._is_for_script(state, settings) and in_order and starts_equally(state.length, prompts, limits)):
-            return False
-        end = len(prompts.ids[0]) + max(limits)
-        return rows * end <= MAX_PREALLOCATED and self.vectors.reach(end)
-
-    def _is_for_script(self, state: TorchScriptState, settings: Settings) -> bool:
-        """Whether `generate_greedily` supports this."""
-        plain = (
-            is_plain(settings) and settings.beam_width == 1 and not settings.return_logprobs and state.window is None
-        )
+        """Whether `generate_greedily`, in TorchScript, can do the whole search."""
+        greedy = settings.beam_width == 1 and not settings.return_logprobs
         relative = any(each.cos_sin(0, 1) is not None or each.bias is not None for each in self.relatives)
-        return plain and not relative and self.one_token is not self.inlined
+        if not greedy or relative or state.window is not None or self.one_token is self.inlined:
+            return False
+        rows = len(prompts.ids)
+        in_order = not state.source.keys or state.sentence == list(range(rows))
+        if not in_order or not is_plain_search(state.length, prompts, settings):
+            return False
+        end = len(prompts.ids[0]) + max(prompts.limits(settings))
+        return rows * end <= MAX_PREALLOCATED and self.vectors.reach(end)
 
     @torch.inference_mode()
     def search(self, state: TorchScriptState, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:

@@ -41,7 +41,7 @@ from clearhead.errors import ProbeError
 from clearhead.look.attention import SEEN, AttentionCall
 from clearhead.look.lstm import cell_states
 from clearhead.look.record import span
-from clearhead.models.base import Model
+from clearhead.models.build import Model
 from clearhead.models.rnn import AttentionDecoder, ContextDecoder
 from clearhead.nn import (
     Decoder,

@@ -34,12 +34,12 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
-from clearhead.models.assemble import TokenInput
-from clearhead.models.base import Model
+from clearhead.models.build import Model, TokenInput
 from clearhead.models.config import AlignedConfig, ContextName, ModelConfig, RecurrentConfig, RecurrentPatchConfig
-from clearhead.models.vit import PatchEncoder
+from clearhead.models.vision import PatchEncoder
 from clearhead.nn import (
     SCORES,
+    Dropout,
     Recurrent,
     State,
     TokenOutput,
@@ -49,7 +49,6 @@ from clearhead.nn import (
     softmax,
     sum_of_states,
 )
-from clearhead.nn.dropout import Dropout
 
 
 def _token_input(config: ModelConfig, size: int, pad: int | None = None) -> TokenInput:
@@ -71,13 +70,6 @@ def _bidirectional(config: AlignedConfig) -> Recurrent:
 
 
 # --- language model ---
-
-
-@dataclass(frozen=True)
-class RnnTextState:
-    """The state between two tokens of a text."""
-
-    last: State | None = None  # h_{t-1}, (L, B, D); None before the first token
 
 
 class RnnLanguageModel(Model):
@@ -105,17 +97,17 @@ class RnnLanguageModel(Model):
         states, _ = self.network(self.tokens(ids))
         return states
 
-    def start(self) -> RnnTextState:
-        return RnnTextState()
+    def start(self) -> State | None:
+        """The state before the first token: none."""
+        return None
 
-    def step(self, ids: Tensor, state: RnnTextState) -> tuple[Tensor, RnnTextState]:
+    def step(self, ids: Tensor, state: State | None) -> tuple[Tensor, State]:
         """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
-        states, last = self.network(self.tokens(ids), state=state.last)
-        return self.output(self.dropout(states)), RnnTextState(last)
+        states, last = self.network(self.tokens(ids), state=state)
+        return self.output(self.dropout(states)), last
 
-    def reorder(self, state: RnnTextState, rows: Tensor) -> RnnTextState:
-        """Row i becomes what row rows[i] was."""
-        return RnnTextState(None if state.last is None else state.last.reorder(rows))
+    def reorder(self, state: State | None, rows: Tensor) -> State | None:
+        return None if state is None else state.reorder(rows)
 
 
 # --- encoder and decoder ---
@@ -130,7 +122,6 @@ class Memory:
     real: Tensor | None = None  # (B, 1, S): which states are no padding
 
     def reorder(self, rows: Tensor) -> Memory:
-        """Row i becomes what row rows[i] was."""
         return Memory(self.states[rows], self.summary[rows], None if self.real is None else self.real[rows])
 
 
@@ -231,7 +222,6 @@ class RnnWriter(Model, ABC):
         return self.output(self.dropout(states)), DecoderState(state.memory, last)
 
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        """Row i becomes what row rows[i] was."""
         return DecoderState(state.memory.reorder(rows), state.last.reorder(rows))
 
 

@@ -22,8 +22,8 @@ from torch.nn import functional as F
 
 from clearhead.errors import ShapeError
 from clearhead.nn.cache import Cache, NoCache
-from clearhead.nn.dropout import Dropout
 from clearhead.nn.masks import Mask
+from clearhead.nn.norm import Dropout
 from clearhead.nn.positions import Bias, NoRelativePositions, RelativePositions
 from clearhead.nn.scores import Score, dot_scale, scaled_dot
 

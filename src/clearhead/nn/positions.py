@@ -37,7 +37,6 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ShapeError
-from clearhead.nn.native import PositionForm
 from clearhead.registry import Registry
 
 Combine = Callable[[Tensor, Tensor], Tensor]  # tokens (B, T, D), positions (T, P) -> (B, T, D or D + P)
@@ -256,6 +255,15 @@ class LearnedPositions(InputPositions):
 
 
 # --- inside the heads ---
+
+
+@dataclass(frozen=True)
+class PositionForm:
+    """What native code does to queries and keys, and what it adds to their score; None = nothing."""
+
+    sin: Tensor | None = None  # (T, K/2): pairs (i, i + K/2) are rotated
+    cos: Tensor | None = None  # (T, K/2)
+    bias: Tensor | None = None  # (H, 2T - 1): by distance key - query, from T - 1 down to -(T - 1)
 
 
 class RelativePositions(PositionScheme):

@@ -15,7 +15,9 @@ import gzip
 import json
 import lzma
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -26,8 +28,7 @@ from tokenizers import models
 
 from clearhead.config import TokenizerKind
 from clearhead.errors import TextError, nearest
-from clearhead.text.schemes import SCHEMES, Corpus, byte_level, too_small
-from clearhead.text.special import END_OF_TEXT, SPECIALS, special_ids
+from clearhead.text.schemes import SCHEMES, SPECIALS, Corpus, byte_level, too_small
 
 # The types of the model and of the decoder in a tokenizer.json -> its kind.
 KINDS: dict[tuple[str, str], TokenizerKind] = {
@@ -39,14 +40,37 @@ KINDS: dict[tuple[str, str], TokenizerKind] = {
     ("Unigram", "Metaspace"): "unigram",
 }
 OPENERS: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character
+END_OF_TEXT = "<|endoftext|>"  # GPT-2's only special token
 LINE = 1 << 20  # maximum characters of a line read at once, so that a file without line ends is not held whole
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialIds:
+    """The id of each special token in one vocabulary; GPT-2's single one takes all these roles."""
+
+    pad: int
+    unknown: int
+    start: int
+    stop: int
+    mask: int
+    cls: int
+
+    @classmethod
+    def of(cls, vocabulary: Mapping[str, int]) -> SpecialIds | None:
+        """Those of a vocabulary of clearhead or of GPT-2; None if it is neither."""
+        if all(vocabulary.get(token) == index for index, token in enumerate(SPECIALS)):
+            return cls(*range(len(SPECIALS)))
+        if END_OF_TEXT in vocabulary:
+            return cls(*[vocabulary[END_OF_TEXT]] * len(SPECIALS))
+        return None
 
 
 class Tokenizer:
     """A trained vocabulary and its scheme."""
 
     def __init__(self, library: Library, origin: str = "tokenizer"):
-        ids = special_ids(library.get_vocab(with_added_tokens=True))
+        ids = SpecialIds.of(library.get_vocab(with_added_tokens=True))
         parts = json.loads(library.to_str())
         kind = KINDS.get((parts["model"]["type"], str((parts["decoder"] or {}).get("type"))))
         if ids is None or kind is None:
@@ -142,7 +166,8 @@ class Tokenizer:
         try:
             return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
         except TypeError:
-            raise TextError(f"cannot encode {_first_invalid(texts)!r}: it is not a text of whole characters") from None
+            wrong = next((text for text in texts if not isinstance(text, str) or _SURROGATE.search(text)), None)
+            raise TextError(f"cannot encode {wrong!r}: it is not a text of whole characters") from None
 
     def decode(self, ids: Iterable[int], keep_special: bool = False) -> str:
         """The text of token ids; special tokens except the unknown one are left out, unless `keep_special`."""
@@ -150,7 +175,8 @@ class Tokenizer:
 
     def decode_batch(self, rows: Iterable[Iterable[int]], keep_special: bool = False) -> list[str]:
         """The texts of many rows of token ids, on all cores."""
-        silent = frozenset[int]() if keep_special else self._special.silent
+        special = self._special
+        silent = () if keep_special else {special.pad, special.start, special.stop, special.mask, special.cls}
         shown = [[int(index) for index in row if int(index) not in silent] for row in rows]
         return self._library.decode_batch(shown, skip_special_tokens=False)
 
@@ -225,9 +251,8 @@ def read_lines(path: Path) -> Iterator[str]:
         with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
             yield from iter(partial(file.readline, LINE), "")
     except UnicodeDecodeError as problem:
-        raise TextError(
-            f"{path} is not UTF-8 text: byte {problem.start} is {problem.object[problem.start]:#x}"
-        ) from None
+        byte = problem.object[problem.start]
+        raise TextError(f"{path} is not UTF-8 text: byte {problem.start} is {byte:#x}") from None
     except (OSError, EOFError, lzma.LZMAError) as problem:
         raise TextError(f"cannot read {path}: {getattr(problem, 'strerror', None) or problem}") from None
 
@@ -240,12 +265,3 @@ def _check_request(kind: str, texts: Iterable[str], size: int) -> None:
         raise TextError("expected several texts to train on and got one string; put it into a list")
     if size <= len(SPECIALS):
         raise too_small(size, len(SPECIALS) + 1)
-
-
-def _first_invalid(texts: Sequence[object]) -> object:
-    """The first text that the library rejects: not a string, or with half of a surrogate pair."""
-    return next((text for text in texts if not isinstance(text, str) or not _is_valid(text)), None)
-
-
-def _is_valid(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -32,7 +32,7 @@ from clearhead.look.render.figure import (
 )
 from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
-from clearhead.models.word_vectors import neighbours
+from clearhead.models.word2vec import neighbours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
