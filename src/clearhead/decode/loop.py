@@ -178,7 +178,6 @@ class _Member:
         return self.prefix[generated] if generated < len(self.prefix) else ANY_TOKEN
 
     def take(self, token: int, logprob: float, score: float, logits: Tensor | None) -> None:
-        """Add a token, call the callbacks, and finish the row if it is the last."""
         row = self.row
         end: EndReason | None = None
         if self.policy.return_logprobs:

@@ -206,7 +206,6 @@ class Ct2Engine:
         return scored
 
     def _options(self, settings: Settings) -> dict[str, Any]:
-        """The options of translation and generation."""
         options: dict[str, Any] = {
             "repetition_penalty": settings.repetition_penalty,
             "no_repeat_ngram_size": settings.no_repeat_ngram,
@@ -337,7 +336,6 @@ def check(network: Network, engine: Ct2Engine, special: SpecialTokens, examples:
 
 
 def _random_texts(size: int, special: SpecialTokens) -> list[list[int]]:
-    """Rows of any tokens but padding."""
     random = torch.Generator().manual_seed(1)
     rows = [torch.randint(size, (length,), generator=random).tolist() for length in RANDOM_LENGTHS]
     return [[token for token in row if token != special.pad] for row in rows]

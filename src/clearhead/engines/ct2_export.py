@@ -145,7 +145,6 @@ def _language_model(specs: Any, network: LanguageModel) -> Any:
 
 
 def _sizes(specs: Any, network: Seq2Seq | LanguageModel) -> dict[str, Any]:
-    """The settings of both stacks."""
     config, block, scheme = network.config, _first_block(network), _scheme(network)
     feed_forward = block.feed_forward.native_form()
     return {
@@ -166,7 +165,6 @@ def _sizes(specs: Any, network: Seq2Seq | LanguageModel) -> dict[str, Any]:
 
 
 def _set_tokens(spec: Any, vocabulary: list[str], start: int, stop: int) -> None:
-    """The names of the tokens, and which of them are special."""
     spec.config.unk_token = UNKNOWN if UNKNOWN in vocabulary else vocabulary[start]
     spec.config.bos_token, spec.config.eos_token = vocabulary[start], vocabulary[stop]
     spec.config.layer_norm_epsilon = 1e-5  # of all our norms
@@ -179,7 +177,6 @@ def _set_tokens(spec: Any, vocabulary: list[str], start: int, stop: int) -> None
 
 
 def _fill_input(stack: Any, embedding: Any, own: Any, network: Seq2Seq | LanguageModel) -> None:
-    """Token vectors and their positions."""
     embedding.weight = _weight(own.tokens.table.weight)  # (N, D)
     stack.scale_embeddings = own.tokens.scale
     if _scheme(network) == "":
@@ -189,7 +186,6 @@ def _fill_input(stack: Any, embedding: Any, own: Any, network: Seq2Seq | Languag
 
 
 def _fill_stack(stack: Any, module: Any, config: ModelConfig) -> None:
-    """Every block, and the norm after them."""
     for layer, block in zip(stack.layer, module.blocks, strict=True):
         _fill_self_attention(layer.self_attention, block.self_attention)
         if hasattr(layer, "attention"):
@@ -272,5 +268,4 @@ def _fill_linear(linear: Any, *parts: nn.Linear) -> None:
 
 
 def _weight(tensor: Tensor) -> Any:
-    """A float32 array."""
     return tensor.detach().float().cpu().contiguous().numpy()

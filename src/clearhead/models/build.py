@@ -40,8 +40,8 @@ from clearhead.nn import (
     TokenEmbedding,
     TokenOutput,
     WindowCache,
-    add,
-    concatenate,
+    add_positions,
+    concatenate_positions,
     pick_one,
     softmax,
 )
@@ -118,7 +118,7 @@ def _position_sizes(config: ModelConfig, max_length: int, causal: bool = False) 
         key_dim=config.key_dim or config.dim // config.heads,
         max_length=max_length,
         base=config.position_base,
-        combine=concatenate if config.position_concat else add,
+        combine=concatenate_positions if config.position_concat else add_positions,
         causal=causal,
     )
 

@@ -155,7 +155,6 @@ class ContextDecoder(nn.Module):
         self.network = _recurrent(config, 2 * config.dim)
 
     def forward(self, tokens: Tensor, memory: Memory, last: State) -> tuple[Tensor, State]:
-        """tokens (B, T, D) -> states (B, T, D), and the state after the last token."""
         context = memory.summary.unsqueeze(1).expand_as(tokens)  # (B, T, D)
         return self.network(torch.cat((tokens, context), dim=-1), state=last)
 
@@ -190,7 +189,7 @@ class AttentionDecoder(nn.Module):
         return attention(query, memory.states, memory.states, memory.real, self.score, normalize=self.normalize)
 
 
-class RnnWriter(Model, ABC):
+class RnnEncoderDecoder(Model, ABC):
     """Encodes a source and generates a text; a subclass says how the source is read."""
 
     def __init__(self, config: RecurrentConfig, size: int, decoder: ContextDecoder | AttentionDecoder, pad: int = 0):
@@ -217,7 +216,6 @@ class RnnWriter(Model, ABC):
         return DecoderState(memory, self.first(memory.summary))
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
         states, last = self.decoder(self.target(ids), state.memory, state.last)
         return self.output(self.dropout(states)), DecoderState(state.memory, last)
 
@@ -248,7 +246,7 @@ def both_ends(_: Tensor, last: State) -> Tensor:
 SUMMARIES: dict[ContextName, Summary] = {"last": last_state, "sum": all_states, "attention": both_ends}
 
 
-class RnnSeq2Seq(RnnWriter):
+class RnnSeq2Seq(RnnEncoderDecoder):
     """Reads the source with one recurrent network, writes the target with another. Padding must be on the right."""
 
     def __init__(self, config: AlignedConfig, size: int, pad: int = 0):
@@ -279,7 +277,7 @@ class RnnSeq2Seq(RnnWriter):
 # --- captioning ---
 
 
-class RnnCaptioner(RnnWriter):
+class RnnCaptioner(RnnEncoderDecoder):
     """Reads the image into one vector, which is the context of every step."""
 
     def __init__(self, config: RecurrentPatchConfig, size: int, channels: int, height: int, width: int, pad: int = 0):

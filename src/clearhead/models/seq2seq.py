@@ -26,7 +26,7 @@ class TranslationState:
     length: int = 0  # tokens generated
 
 
-class AttentionWriter(TransformerDecoder):
+class EncoderDecoder(TransformerDecoder):
     """Generates tokens with a decoder that attends to a memory; a subclass encodes its source into that memory."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):
@@ -89,7 +89,7 @@ class AttentionWriter(TransformerDecoder):
         return TranslationState(state.memory[rows], state.memory_mask[rows], state.cache, state.length)
 
 
-class Seq2Seq(AttentionWriter):
+class Seq2Seq(EncoderDecoder):
     """Encoder and decoder with one vocabulary; with `tied`, one matrix embeds both sides and is the output."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):

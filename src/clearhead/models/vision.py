@@ -24,7 +24,7 @@ from clearhead.models import build
 from clearhead.models.build import Model
 from clearhead.models.config import PatchConfig, PooledPatchConfig
 from clearhead.models.lm import LanguageModel, TextState
-from clearhead.models.seq2seq import AttentionWriter
+from clearhead.models.seq2seq import EncoderDecoder
 from clearhead.nn import POOLS, ClassToken, Dropout, PatchEmbedding, SequenceOutput, prefix_mask
 
 
@@ -65,7 +65,7 @@ class VisionTransformer(Model):
 # --- captions ---
 
 
-class CrossCaptioner(AttentionWriter):
+class CrossCaptioner(EncoderDecoder):
     """A translator whose source is an image; the memory includes the class token, which comes first."""
 
     def __init__(self, config: PatchConfig, size: int, channels: int, height: int, width: int, pad: int = 0):
@@ -117,7 +117,6 @@ class SequenceCaptioner(Model):
         return state
 
     def step(self, ids: Tensor, state: TextState) -> tuple[Tensor, TextState]:
-        """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
         return self.text.step(ids, state)
 
     def reorder(self, state: TextState, rows: Tensor) -> TextState:

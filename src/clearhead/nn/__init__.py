@@ -26,7 +26,7 @@ from clearhead.nn.block import (
 from clearhead.nn.cache import Cache, FixedCache, GrowingCache, MemoryCache, WindowCache
 from clearhead.nn.embedding import PatchEmbedding, TokenEmbedding, TokenOutput, one_hot
 from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward, FeedForwardLayer, SwiGLU
-from clearhead.nn.masks import Mask, additive, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
+from clearhead.nn.masks import Mask, additive_mask, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
 from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, RMSNorm, layer_norm, rms_norm
 from clearhead.nn.pooling import POOLS, ClassToken, FlattenOutput, SequenceOutput, first_token, last_token, mean_token
 from clearhead.nn.positions import (
@@ -42,11 +42,11 @@ from clearhead.nn.positions import (
     Rotary,
     SinusoidalPositions,
     T5Relative,
-    add,
-    concatenate,
+    add_positions,
+    concatenate_positions,
 )
 from clearhead.nn.recurrent import CELLS, Recurrent, State, sum_of_states
-from clearhead.nn.scores import SCORES, Additive, Bilinear, Cosine, cosine, dot, scaled_dot
+from clearhead.nn.scores import SCORES, AdditiveScore, BilinearScore, CosineScore, cosine, dot, scaled_dot
 
 __all__ = ["Explicit", "Fused", "MultiHeadAttention", "attention", "concatenate_and_project", "fused_attention"]
 __all__ += ["pick_one", "softmax", "sum_of_projections"]
@@ -55,11 +55,11 @@ __all__ += ["PostNorm", "PreNorm", "Residual", "SandwichNorm"]
 __all__ += ["Cache", "FixedCache", "GrowingCache", "MemoryCache", "WindowCache"]
 __all__ += ["PatchEmbedding", "TokenEmbedding", "TokenOutput", "one_hot"]
 __all__ += ["FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "SwiGLU"]
-__all__ += ["Mask", "additive", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]
+__all__ += ["Mask", "additive_mask", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]
 __all__ += ["NORMS", "BatchNorm", "Dropout", "LayerNorm", "RMSNorm", "layer_norm", "rms_norm"]
 __all__ += ["POOLS", "ClassToken", "FlattenOutput", "SequenceOutput", "first_token", "last_token", "mean_token"]
 __all__ += ["POSITIONS", "Alibi", "InputPositions", "LearnedPositions", "NoPositions", "NoRelativePositions"]
 __all__ += ["PositionScheme", "PositionSizes", "RelativePositions", "Rotary", "SinusoidalPositions"]
-__all__ += ["T5Relative", "add", "concatenate"]
+__all__ += ["T5Relative", "add_positions", "concatenate_positions"]
 __all__ += ["CELLS", "Recurrent", "State", "sum_of_states"]
-__all__ += ["SCORES", "Additive", "Bilinear", "Cosine", "cosine", "dot", "scaled_dot"]
+__all__ += ["SCORES", "AdditiveScore", "BilinearScore", "CosineScore", "cosine", "dot", "scaled_dot"]

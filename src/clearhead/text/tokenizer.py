@@ -16,8 +16,7 @@ import json
 import lzma
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -45,39 +44,30 @@ END_OF_TEXT = "<|endoftext|>"  # GPT-2's only special token
 LINE = 1 << 20  # maximum characters of a line read at once, so that a file without line ends is not held whole
 
 
-@dataclass(frozen=True, slots=True)
-class SpecialIds:
-    """The id of each special token in one vocabulary; GPT-2's single one takes all these roles."""
-
-    pad: int
-    unknown: int
-    start: int
-    stop: int
-    mask: int
-    cls: int
-
-    @classmethod
-    def of(cls, vocabulary: Mapping[str, int]) -> SpecialIds | None:
-        """Those of a vocabulary of clearhead or of GPT-2; None if it is neither."""
-        if all(vocabulary.get(token) == index for index, token in enumerate(SPECIALS)):
-            return cls(*range(len(SPECIALS)))
-        if END_OF_TEXT in vocabulary:
-            return cls(*[vocabulary[END_OF_TEXT]] * len(SPECIALS))
-        return None
-
-
 class Tokenizer:
     """A trained vocabulary and its scheme."""
 
+    pad: int  # fills the end of a short sequence
+    unknown: int  # replaces text that the vocabulary lacks
+    start: int  # the first input of a decoder
+    stop: int  # the last output of a decoder
+    mask: int  # replaces a token that is to be predicted
+    cls: int  # its vector represents the whole sequence
+
     def __init__(self, library: Library, origin: str = "tokenizer"):
-        ids = SpecialIds.of(library.get_vocab(with_added_tokens=True))
+        vocabulary = library.get_vocab(with_added_tokens=True)
+        ids: list[int] = []
+        if all(vocabulary.get(token) == index for index, token in enumerate(SPECIALS)):
+            ids = [*range(len(SPECIALS))]
+        elif END_OF_TEXT in vocabulary:  # takes all these roles
+            ids = [vocabulary[END_OF_TEXT]] * len(SPECIALS)
         parts = json.loads(library.to_str())
         kind = KINDS.get((parts["model"]["type"], str((parts["decoder"] or {}).get("type"))))
-        if ids is None or kind is None:
+        if not ids or kind is None:
             raise TextError(f"{origin} is a tokenizer, but not one that clearhead made; train one with Tokenizer.train")
         self._library = library
         self._library.encode_special_tokens = True  # text that spells a special token stays text
-        self._special = ids
+        self.pad, self.unknown, self.start, self.stop, self.mask, self.cls = ids
         self.kind: TokenizerKind = kind
 
     @classmethod
@@ -175,8 +165,7 @@ class Tokenizer:
 
     def decode_batch(self, rows: Iterable[Iterable[int]], keep_special: bool = False) -> list[str]:
         """The texts of many rows of token ids, on all cores."""
-        special = self._special
-        silent = () if keep_special else {special.pad, special.start, special.stop, special.mask, special.cls}
+        silent = set[int]() if keep_special else {self.pad, self.start, self.stop, self.mask, self.cls}
         shown = [[int(index) for index in row if int(index) not in silent] for row in rows]
         return self._library.decode_batch(shown, skip_special_tokens=False)
 
@@ -213,36 +202,6 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {len(self)} tokens)"
-
-    @property
-    def pad(self) -> int:
-        """Fills the end of a short sequence."""
-        return self._special.pad
-
-    @property
-    def unknown(self) -> int:
-        """Replaces text that the vocabulary lacks."""
-        return self._special.unknown
-
-    @property
-    def start(self) -> int:
-        """The first input of a decoder."""
-        return self._special.start
-
-    @property
-    def stop(self) -> int:
-        """The last output of a decoder."""
-        return self._special.stop
-
-    @property
-    def mask(self) -> int:
-        """Replaces a token that is to be predicted."""
-        return self._special.mask
-
-    @property
-    def cls(self) -> int:
-        """Its vector represents the whole sequence."""
-        return self._special.cls
 
 
 def read_lines(path: Path) -> Iterator[str]:

@@ -32,7 +32,7 @@ from clearhead.engines.native.layout import (
 from clearhead.engines.native.library import ThreadChooser
 from clearhead.models.build import TransformerDecoder, smaller_window
 from clearhead.models.lm import LanguageModel
-from clearhead.models.seq2seq import AttentionWriter, Seq2Seq
+from clearhead.models.seq2seq import EncoderDecoder, Seq2Seq
 from clearhead.nn.attention import join_heads
 
 SLOTS = 512  # initial capacity of a cache
@@ -108,7 +108,6 @@ class NativeState:
         return self.sentence is None or torch.equal(self.sentence, torch.arange(sentences, dtype=torch.int32))
 
     def memory(self) -> CMemory | None:
-        """The structure of the sources."""
         source, sentence = self.source, self.sentence
         if source is None or sentence is None:
             return None
@@ -211,7 +210,7 @@ class SourceReader:
 class NativeEngine:
     """A model whose steps are native code; a Stepper like the model itself."""
 
-    def __init__(self, network: AttentionWriter | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
+    def __init__(self, network: EncoderDecoder | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
         self.network, self.library, self.threads = network, library, ThreadChooser()
         self.stack = network.decoder_stack
         self.layout = Layout(self.stack, network.output.linear, library, int8)
@@ -232,11 +231,10 @@ class NativeEngine:
 
     @torch.inference_mode()
     def start(self, *source: Tensor, window: int | None = None) -> NativeState:
-        """The state before the first token, the source read if there is one; `window` as for a language model."""
         layers, one = len(self.layout.layers), self.layout.layers[0]
         keys, values = (torch.empty(layers, SLOTS, one.kv_heads * size) for size in (one.key_dim, one.value_dim))
         pool, window = SlotPool(keys, values), smaller_window(self.network.config.window, window)
-        if not isinstance(self.network, AttentionWriter):
+        if not isinstance(self.network, EncoderDecoder):
             return NativeState(pool, torch.empty(1, 64, dtype=torch.int32), window)
         found = None if self.reader is None else self.reader.read(*source)
         found = self._read(*source) if found is None else found
@@ -256,7 +254,6 @@ class NativeEngine:
 
     @torch.inference_mode()
     def step(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
-        """The next tokens (B, T) -> logits (B, T, V) of what follows each."""
         rows, tokens = ids.shape
         if rows > len(state.lists):  # a language model starts with one row for all
             state.lists = state.lists.expand(rows, -1).clone()
@@ -287,7 +284,6 @@ class NativeEngine:
         )
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits (B, V) -> the largest (B, count), descending, their tokens, and log Σ exp of each row (B,)."""
         logits, (rows, size) = logits.contiguous(), logits.shape
         values, total = logits.new_empty(rows, count), logits.new_empty(rows)
         tokens = torch.empty(rows, count, dtype=torch.int64)
@@ -332,7 +328,6 @@ class NativeEngine:
 
     @torch.inference_mode()
     def reorder(self, state: NativeState, rows: Tensor) -> NativeState:
-        """The state in which row i is what row rows[i] was."""
         if state.sentence is None and state.length == 0:  # one row for all
             return replace(state, lists=state.lists[:1].expand(len(rows), -1).clone())
         sentence = None if state.sentence is None else state.sentence[rows]

@@ -40,7 +40,6 @@ ACTIVATIONS = {("relu", False): 0, ("gelu", False): 1, ("silu", True): 2}  # act
 
 
 def _each(kind: type[ctypes._SimpleCData[Any]], *names: str) -> list[tuple[str, type[ctypes._SimpleCData[Any]]]]:
-    """Fields of one type."""
     return [(name, kind) for name in names]
 
 
