@@ -125,7 +125,7 @@ def test_dropout_leaves_only_the_residual_path(placement):
 
 def test_the_caller_owns_the_cache():
     block, x, memory = DecoderBlock(6, 3), torch.randn(2, 5, 6), torch.randn(2, 7, 6)
-    cache = DecoderCache.create()
+    cache = DecoderCache()
     block(x, memory, cache=cache)
     assert (cache.own.start, cache.own.keys.shape, cache.memory.keys.shape) == (5, (2, 3, 5, 2), (2, 3, 7, 2))
     assert not any("cache" in name for name, _ in block.named_buffers())

@@ -242,12 +242,8 @@ def _unsupported_settings(settings: Settings, translates: bool) -> Iterator[str]
     if settings.return_logprobs and settings.repetition_penalty != 1:
         yield f"return_logprobs with repetition_penalty={settings.repetition_penalty}"
     if settings.beam_width > 1:  # it renormalises after banning tokens, and scores a prefix as certain
-        for name in (
-            "no_repeat_ngram",
-            "repetition_penalty",
-            "banned_tokens",
-            *(("prefix_tokens",) if translates else ()),
-        ):
+        names = ("no_repeat_ngram", "repetition_penalty", "banned_tokens")
+        for name in (*names, "prefix_tokens") if translates else names:
             if getattr(settings, name) != getattr(Settings, name):
                 yield f"{name}={getattr(settings, name)} with beam_width={settings.beam_width}: its texts would differ"
     if not translates:

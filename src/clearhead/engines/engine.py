@@ -116,11 +116,12 @@ class Engines:
 
     def stepper(self, texts: int = 1, settings: Settings | None = None) -> Engine:
         """The engine for this many texts, or the network itself: it alone returns its attention."""
+        network: Engine = self.network
         if self.network_changed:
-            return self.network
+            return network
         native_only = self.engine == "compiled" or self.int8
         if settings is not None and settings.coverage_penalty and not native_only:
-            return self.network
+            return network
         if self._native is None and self.engine != "torch":
             self._native = self._require_native() if native_only else self._native_if_cheap(texts)
         if self._native is None and texts >= COMPILE_MIN_TEXTS and isinstance(self._torch, TorchScriptEngine):
@@ -137,7 +138,8 @@ class Engines:
 
     @cached_property
     def _torch(self) -> Engine:
-        return torchscript_engine(self.network)
+        engine: Engine = torchscript_engine(self.network)
+        return engine
 
     def _require_native(self) -> NativeEngine:
         if reasons := NativeEngine.unsupported_features(self.network):

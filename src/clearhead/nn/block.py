@@ -16,7 +16,7 @@ A residual connection registered in `PLACEMENTS` is a value of `model.placement`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from torch import Tensor, nn
@@ -146,8 +146,8 @@ class EncoderBlock(nn.Module):
 class DecoderCache:
     """The caches of a decoder block: its own tokens (self-attention) and the memory (cross-attention)."""
 
-    own: Cache
-    memory: Cache
+    own: Cache = field(default_factory=GrowingCache)
+    memory: Cache = field(default_factory=MemoryCache)
 
     def reorder(self, rows: Tensor) -> None:
         self.own.reorder(rows)
@@ -217,7 +217,8 @@ class _Stack(nn.Module):
             raise ShapeError(
                 f"{len(cache)} caches were given to a stack of {count} blocks; take them from make_cache()"
             )
-        return zip(self.blocks, cache or [None] * count, strict=True)
+        caches: Sequence[CacheT | None] = cache or [None] * count
+        return zip(self.blocks, caches, strict=True)
 
 
 class Encoder(_Stack):
@@ -252,4 +253,4 @@ class Decoder(_Stack):
 
     def make_cache(self, cache: MakeCache = GrowingCache) -> list[DecoderCache]:
         """One empty cache for each block; `cache` makes those of self-attention."""
-        return [DecoderCache(cache(), MemoryCache()) for _ in self.blocks]
+        return [DecoderCache(cache()) for _ in self.blocks]
