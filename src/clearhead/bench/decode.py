@@ -30,11 +30,10 @@ from clearhead.data import read
 from clearhead.decode import Prompts, Settings, SpecialTokens, generate, generate_batch
 from clearhead.engines.ct2 import PATIENCE, Ct2Engine, open_ct2
 from clearhead.engines.ct2_export import export, library, numbers
-from clearhead.engines.native.compiler import load_library
 from clearhead.engines.native.engine import NativeEngine
-from clearhead.engines.threads import cores
+from clearhead.engines.native.library import cores, load_library
 from clearhead.engines.torchscript import TorchScriptEngine
-from clearhead.models.initialise import initialise
+from clearhead.models.build import initialise
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.tasks.translate import TranslateModel, Translator
 

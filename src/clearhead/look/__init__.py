@@ -16,8 +16,9 @@ The names below can be imported from `clearhead.look`; they load what they need 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from clearhead.registry import lazy_exports
 
 if TYPE_CHECKING:
     from clearhead.look.foreign import look_at
@@ -65,11 +66,7 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)
 
 __all__ = [
     "COLUMN",

@@ -42,7 +42,7 @@ from torch.utils.hooks import RemovableHandle
 from clearhead.errors import ProbeError
 from clearhead.look.attention import CALL_TENSORS, AttentionCall
 from clearhead.look.record import index_range
-from clearhead.models.base import Model
+from clearhead.models.build import Model
 from clearhead.models.rnn import AttentionDecoder, ContextDecoder
 from clearhead.nn import (
     Decoder,

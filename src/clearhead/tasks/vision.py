@@ -20,7 +20,7 @@ from clearhead.data import Picture
 from clearhead.data.batches import Batches
 from clearhead.look.inputs import PreparedInput, patch_names
 from clearhead.models.config import PooledPatchConfig, PoolName
-from clearhead.models.vit import VisionTransformer
+from clearhead.models.vision import VisionTransformer
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.images import (
     ImagePredictor,

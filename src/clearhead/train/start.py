@@ -13,7 +13,7 @@ import torch
 from clearhead.config import AnyConfig
 from clearhead.errors import ClearheadError
 from clearhead.files import write_text
-from clearhead.models.assemble import recompute_blocks
+from clearhead.models.build import recompute_blocks
 from clearhead.run import Run
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.network import build_network, save_weights

@@ -30,7 +30,7 @@ from clearhead.look.render.figure import SLIDE, Figure
 from clearhead.look.render.matrix import heatmap
 from clearhead.look.render.terminal import head_labels, show_heads
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
-from clearhead.models.base import Model as CausalModel
+from clearhead.models.build import Model as CausalModel
 
 if TYPE_CHECKING:
     from rich.console import Console

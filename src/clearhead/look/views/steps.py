@@ -38,7 +38,7 @@ from clearhead.nn import (
     Explicit,
     MultiHeadAttention,
     Residual,
-    additive,
+    additive_mask,
     attention,
     dot,
     pick_one,
@@ -269,7 +269,7 @@ def _head_steps(inputs: _HeadInputs) -> list[Step]:
     scores, mask = found[-1].value, inputs.mask
     if mask is not None:
         equation = "s_j + L_j,  L_j = 0 where key j may be seen, -∞ where not"
-        found.append(_step("mask", equation, scores + additive(mask, scores.dtype), (softmax, "masked_fill")))
+        found.append(_step("mask", equation, scores + additive_mask(mask, scores.dtype), (softmax, "masked_fill")))
     weights = inputs.normalize(scores, mask) if inputs.weights is None else inputs.weights  # (S,)
     weighted = weights.unsqueeze(-1) * inputs.values  # (S, V)
     found += [_weigh_step(inputs, weights), _step("weight", "a_j v_j", weighted, inputs.weigh_values)]

@@ -21,7 +21,7 @@ from clearhead.look.render.figure import COLOURS, GREY, INK, SLIDE, Figure, axes
 from clearhead.look.render.labels import text_cells, token_label
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
 from clearhead.look.views.patches import principal_components
-from clearhead.models.word_vectors import neighbours
+from clearhead.models.word2vec import neighbours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

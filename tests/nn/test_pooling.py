@@ -2,19 +2,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 from torch.testing import assert_close
 
 from clearhead.errors import ShapeError
-from clearhead.nn import (
-    ClassToken,
-    FlattenOutput,
-    SequenceOutput,
-    TokenOutput,
-    first_token,
-    last_token,
-    mean_token,
-)
+from clearhead.nn import ClassToken, FlattenOutput, SequenceOutput, first_token, last_token, mean_token
 
 
 @pytest.fixture(autouse=True)
@@ -88,23 +79,3 @@ def test_flatten_output_counts_padding_as_zeros():
 def test_flatten_output_of_too_long_a_sequence():
     with pytest.raises(ShapeError, match=r"^a sequence of 6 tokens does not fit an output made for 5$"):
         FlattenOutput(5, 3, 7)(torch.randn(2, 6, 3))
-
-
-def test_token_output():
-    output, x = TokenOutput(5, 7), torch.randn(2, 3, 5)
-    assert_close(output(x), x @ output.linear.weight.T + output.linear.bias)
-    assert TokenOutput(5, 7, bias=False).linear.bias is None
-
-
-def test_tied_output_is_the_embedding():
-    embedding = nn.Embedding(7, 5)
-    output = TokenOutput(5, 7, bias=False, tied=embedding)
-    assert output.linear.weight is embedding.weight
-    x = torch.randn(2, 3, 5)
-    assert_close(output(x), x @ embedding.weight.T)
-
-
-def test_tied_shapes_must_fit():
-    message = r"an embedding of shape \(11, 5\) cannot be tied to an output of shape \(7, 5\)"
-    with pytest.raises(ShapeError, match=message):
-        TokenOutput(5, 7, tied=nn.Embedding(11, 5))

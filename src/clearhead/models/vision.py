@@ -1,10 +1,16 @@
-"""Describing an image with attention, in two ways:
+"""Transformers that read images as a sequence of patches, to label them or to describe them.
+
+The Vision Transformer, where the class token's output is the label:
+
+    z_0 = [x_class; x_p^1 E; …; x_p^N E] + E_pos
+    z'_l = MSA(LN(z_{l-1})) + z_{l-1},   z_l = MLP(LN(z'_l)) + z'_l
+    y = LN(z_L^0)
 
     CrossCaptioner      an encoder reads the patches, a decoder with cross-attention writes the caption
     SequenceCaptioner   patches and text are one sequence, read by one language model
 
-Both have the interface of a translator whose source is an image: `forward(images, target)`, `start(images)`, `step`
-and `reorder`; so has `RnnCaptioner`. Captions are therefore decoded like translations.
+Captioners (`RnnCaptioner` too) have the interface of a translator whose source is an image, `forward(images, target)`,
+`start(images)`, `step` and `reorder`: captions are decoded like translations.
 
     B batch, C channels, N patches, T tokens, D width, V vocabulary
 """
@@ -14,16 +20,52 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from clearhead.models import assemble
-from clearhead.models.base import Model
-from clearhead.models.config import PatchConfig
+from clearhead.models import build
+from clearhead.models.build import Model
+from clearhead.models.config import PatchConfig, PooledPatchConfig
 from clearhead.models.lm import LanguageModel, TextState
-from clearhead.models.seq2seq import AttentionWriter
-from clearhead.models.vit import PatchEncoder
-from clearhead.nn import PatchEmbedding, prefix_mask
+from clearhead.models.seq2seq import EncoderDecoder
+from clearhead.nn import POOLS, ClassToken, Dropout, PatchEmbedding, SequenceOutput, prefix_mask
 
 
-class CrossCaptioner(AttentionWriter):
+class PatchEncoder(nn.Module):
+    """From an image to the vector of the class token and one vector for each patch."""
+
+    def __init__(self, config: PatchConfig, channels: int, height: int, width: int):
+        super().__init__()
+        count = (height // config.patch) * (width // config.patch)
+        token_dim = build.token_dim(config)
+        self.patches = PatchEmbedding(config.patch, channels, token_dim)
+        self.class_token = ClassToken(token_dim)
+        self.positions = build.input_positions(config, max_length=1 + count)
+        self.dropout = Dropout(config.dropout)
+        self.stack = build.encoder(config)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, height, width) -> (B, 1 + N, D)."""
+        return self.stack(self.dropout(self.positions(self.class_token(self.patches(images)))))
+
+
+class VisionTransformer(Model):
+    """One label for an image."""
+
+    def __init__(self, config: PooledPatchConfig, channels: int, height: int, width: int, classes: int):
+        super().__init__()
+        self.encoder = PatchEncoder(config, channels, height, width)
+        self.output = SequenceOutput(config.dim, classes, POOLS[config.pool])
+
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder.stack}
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, height, width) -> logits (B, classes)."""
+        return self.output(self.encoder(images))
+
+
+# --- captions ---
+
+
+class CrossCaptioner(EncoderDecoder):
     """A translator whose source is an image; the memory includes the class token, which comes first."""
 
     def __init__(self, config: PatchConfig, size: int, channels: int, height: int, width: int, pad: int = 0):
@@ -60,7 +102,7 @@ class SequenceCaptioner(Model):
         patches = self.embed(images)
         tokens = self.text.tokens(target, start=patches.size(1))
         prefix = prefix_mask(patches.size(1), tokens.size(1), images.device)
-        mask = assemble.self_mask(self.config, causal=False) & prefix
+        mask = build.self_mask(self.config, causal=False) & prefix
         return self.text.stack(torch.cat((patches, tokens), dim=1), mask=mask)
 
     def embed(self, images: Tensor) -> Tensor:
@@ -70,14 +112,12 @@ class SequenceCaptioner(Model):
     def start(self, images: Tensor) -> TextState:
         """Read the image; the state before the first token."""
         state, patches = self.text.start(), self.embed(images)
-        self.text.stack(patches, mask=assemble.self_mask(self.config, causal=False), cache=state.cache)
+        self.text.stack(patches, mask=build.self_mask(self.config, causal=False), cache=state.cache)
         state.length = patches.size(1)
         return state
 
     def step(self, ids: Tensor, state: TextState) -> tuple[Tensor, TextState]:
-        """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
         return self.text.step(ids, state)
 
     def reorder(self, state: TextState, rows: Tensor) -> TextState:
-        """Row i becomes what row rows[i] was."""
         return self.text.reorder(state, rows)

@@ -1,12 +1,9 @@
-"""Outputs: from token vectors to logits.
+"""Pooling: one output for a sequence, a linear map of one vector.
 
-    one for each token     a linear map for every position: the next word, a tag
-    one for a sequence     a linear map of one vector: the class token, the mean, the last (stop) token,
-                           or all tokens flattened into one long vector
+That vector is the output of the class token, the mean, the last (stop) token, or all tokens flattened into one. The
+softmax is left to the loss.
 
-The softmax is left to the loss and to decoding.
-
-    B batch, T tokens, D width, C classes or words
+    B batch, T tokens, D width, C classes
 
 A pooling function registered in `POOLS` is a value of `model.pool`.
 """
@@ -89,20 +86,3 @@ class FlattenOutput(nn.Module):
             raise ShapeError(f"a sequence of {x.size(1)} tokens does not fit an output made for {self.length}")
         x = x if real is None else x.masked_fill(~real.unsqueeze(-1), 0.0)
         return self.linear(F.pad(x, (0, 0, 0, self.length - x.size(1))).flatten(1))
-
-
-class TokenOutput(nn.Module):
-    """One set of logits for each token; `tied` shares the embedding's matrix, as in the paper."""
-
-    def __init__(self, dim: int, classes: int, *, bias: bool = True, tied: nn.Embedding | None = None):
-        super().__init__()
-        self.linear = nn.Linear(dim, classes, bias=bias)
-        if tied is not None:
-            if tied.weight.shape != self.linear.weight.shape:
-                have, want = tuple(tied.weight.shape), tuple(self.linear.weight.shape)
-                raise ShapeError(f"an embedding of shape {have} cannot be tied to an output of shape {want}")
-            self.linear.weight = tied.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, T, D) -> (B, T, C)."""
-        return self.linear(x)
