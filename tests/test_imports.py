@@ -57,7 +57,7 @@ def test_a_file_imports_only_layers_that_stand_before_its_own(path: Path) -> Non
 def test_the_rule_sees_a_forbidden_import(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
     file.write_text(
-        "def f():\n  from clearhead.cli import main\n  import clearhead.serve.app\n  from clearhead import load\n",
+        "def f():\n  from clearhead.cli import main\n  import clearhead.serve.server\n  from clearhead import load\n",
         encoding="utf-8",
     )
     assert forbidden(file, "train") == ["cli", "serve"]

@@ -18,12 +18,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from clearhead.errors import ConfigError, nearest
 
@@ -112,3 +112,14 @@ def load_plugin_files() -> None:
         except BaseException:
             del sys.modules[name]
             raise
+
+
+def lazy_exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package that imports names on first use: name -> module inside the package."""
+
+    def find(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package} has no attribute {name}")
+        return getattr(import_module(f"{package}.{modules[name]}"), name)
+
+    return find, lambda: sorted({*vars(sys.modules[package]), *modules})

@@ -30,9 +30,9 @@ from clearhead.bench.decode import (
     sources_of,
     text_results,
 )
-from clearhead.bench.marian import marian, translate
+from clearhead.bench.peers import marian, translate
 from clearhead.engines.ct2_export import export, numbers
-from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.library import load_library
 from clearhead.models.seq2seq import Seq2Seq
 
 SMALL = Size("small", 2, 22, 17, 2, 41, rounds=1, times=5, times_torch=2.5, times_ct2=1.0)

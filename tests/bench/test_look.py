@@ -13,11 +13,11 @@ from clearhead.bench.look import (
     PLAIN,
     TRANSFORMERS,
     Translator,
+    against_peers,
+    against_plain_forward,
     copy_gpt2,
     measured,
     memory_of_one_head,
-    of_peers,
-    of_plain_forward,
     our_gpt,
 )
 from clearhead.bench.peers import Gpt, transformers_gpt2
@@ -27,7 +27,7 @@ SMALL = Gpt(layers=2, dim=6, heads=3, block=11, batch=1, vocabulary=17)
 
 def test_a_translator_is_measured_unseen_and_seen() -> None:
     size = Translator(layers=2, dim=6, heads=3, inner=5, vocabulary=13)
-    found = list(of_plain_forward(size, length=7, rounds=1))
+    found = list(against_plain_forward(size, length=7, rounds=1))
     assert [(figure.what, figure.limit) for figure in found] == [
         ("translator of 2 + 2 layers, 7 tokens: all weights and the answer / plain forward", 1.5),
         ("translator of 2 + 2 layers, 7 tokens: one head of one layer / plain forward", 1.1),
@@ -56,7 +56,7 @@ def test_peers_are_measured_where_they_are_installed(monkeypatch: pytest.MonkeyP
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "has_lens", lambda: False)
-    monkeypatch.setattr(look, "of_plain_forward", lambda *_, **__: [])
+    monkeypatch.setattr(look, "against_plain_forward", lambda *_, **__: [])
     monkeypatch.setattr(look, "memory_of_one_head", lambda _: "memory")
     monkeypatch.setattr(look, "LENGTHS", {})
     *_, last = look.run(peers=True)
@@ -68,7 +68,7 @@ def test_ours_is_compared_with_each_peer(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(look, "version", lambda _: "4.0")
     usual = {PLAIN: 10.0, ALL: 14.0, ALONE: 9.0, ONE: 10.5, TRANSFORMERS: 16.0, HEADLESS: 12.0, LENS: 20.0}
     slow = {name: 3 * each for name, each in usual.items()} | {PLAIN: 50.0}  # a moment in which one was disturbed
-    found = {figure.what.split(": ")[1]: figure for figure in of_peers(SMALL, 1024, [usual, slow, usual])}
+    found = {figure.what.split(": ")[1]: figure for figure in against_peers(SMALL, 1024, [usual, slow, usual])}
     assert found["one head of one layer / plain forward"].value == pytest.approx(1.05)
     answered, lens = found[f"{ALL} / {TRANSFORMERS}"], found[f"{ALL} / {LENS}"]
     assert (answered.value, answered.holds) == (pytest.approx(0.875), True)

@@ -4,36 +4,35 @@ from importlib import import_module
 
 import pytest
 
-from clearhead.bench import suites
-from clearhead.bench.suites import SUITES, Suite, find
+from clearhead.bench import SUITES, Suite, find_suite
 from clearhead.errors import ConfigError
 
 
 def test_an_unknown_name_is_answered_with_all_names() -> None:
     with pytest.raises(ConfigError, match="unknown benchmark zebra; choose from: charlm, core, decode, look, "):
-        find("zebra", peers=False)
+        find_suite("zebra", peers=False)
     with pytest.raises(ConfigError, match=r"unknown benchmark wrds; did you mean words\?"):
-        find("wrds", peers=False)
+        find_suite("wrds", peers=False)
 
 
 def test_a_missing_peer_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     here = {"transformers"}
-    monkeypatch.setattr(suites, "find_spec", lambda module: object() if module in here else None)
+    monkeypatch.setattr("clearhead.bench.find_spec", lambda module: object() if module in here else None)
     sentence = r"bench train --peers compares with x-transformers, not installed here; pip install 'clearhead\[peers\]'"
     with pytest.raises(ConfigError, match=sentence):
-        find("train", peers=True)
-    assert find("train", peers=False) is SUITES["train"]
-    assert find("charlm", peers=True) is SUITES["charlm"]
+        find_suite("train", peers=True)
+    assert find_suite("train", peers=False) is SUITES["train"]
+    assert find_suite("charlm", peers=True) is SUITES["charlm"]
     here.clear()
     with pytest.raises(ConfigError, match="compares with transformers and x-transformers, not installed"):
-        find("train", peers=True)
+        find_suite("train", peers=True)
 
 
 def test_a_peer_is_looked_for_by_the_name_it_is_imported_by(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(suites, "find_spec", asked.append)
+    monkeypatch.setattr("clearhead.bench.find_spec", asked.append)
     with pytest.raises(ConfigError):
-        find("train", peers=True)
+        find_suite("train", peers=True)
     assert asked == ["transformers", "x_transformers"]
 
 

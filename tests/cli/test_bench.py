@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from clearhead.bench import Suite
 from clearhead.bench.measure import Measurement
-from clearhead.bench.suites import Suite
 from clearhead.cli.main import _run
 
 
@@ -48,7 +48,7 @@ def test_the_results_can_be_written_to_a_file(tmp_path: Path) -> None:
 
 
 def test_a_missing_peer_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("clearhead.bench.suites.find_spec", lambda _module: None)
+    monkeypatch.setattr("clearhead.bench.find_spec", lambda _module: None)
     assert _run(["bench", "words", "--peers"], debug=False) == 2
     sentence = "bench words --peers compares with gensim, not installed here; pip install 'clearhead[peers]'"
     assert capsys.readouterr().err == f"clearhead: {sentence}\n"

@@ -152,3 +152,12 @@ def test_as_a_command(tmp_path: Path, content: str, code: int) -> None:
     assert (done.stderr == "") == (code == 0)
     assert "Traceback" not in done.stderr
     assert ("clearhead train translate --data a.tsv" in done.stdout) == (code == 0)
+
+
+def test_one_is_singular(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("hello\thola\ngood morning\tbuenos días\nthank you\tgracias\nplease\tpor favor\n", encoding="utf-8")
+    assert run(path) == 0
+    printed = capsys.readouterr().out
+    assert "validation  1 pair, held out" in printed
+    assert "1 pairs" not in printed

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.cli import data_get, main
+from clearhead.cli import data, main
 from clearhead.data import catalogue, download
 from clearhead.data.catalogue import Entry, RemoteFile, Use
 
@@ -109,8 +109,8 @@ def test_lines_come_every_few_seconds_and_at_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([0.0, 1.0, 4.0, 5.0, 6.0])
-    monkeypatch.setattr(data_get.time, "monotonic", lambda: next(clock))
-    lines = data_get._Lines()
+    monkeypatch.setattr(data.time, "monotonic", lambda: next(clock))
+    lines = data._Lines()
     for done in (0, 10_000_000, 40_000_000, 50_000_000, 60_000_000):
         lines("a.zip", done, 60_000_000)
     assert capsys.readouterr().err.splitlines() == [
@@ -120,7 +120,7 @@ def test_lines_come_every_few_seconds_and_at_the_end(
 
 
 def test_bar_shows_each_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    with data_get._bar() as report:
+    with data._bar() as report:
         report("a.zip", 500_000, 1_000_000)
         report("a.zip", 1_000_000, 1_000_000)
         report("b.zip", 10, None)

@@ -15,8 +15,8 @@ import clearhead
 from clearhead.cli.main import _run
 from clearhead.errors import ClearheadError
 from clearhead.look import VIEWS
-from clearhead.look.attention_log import log_attention
 from clearhead.look.inputs import PreparedInput
+from clearhead.look.views.history import log_attention
 from clearhead.run import ModelMeta, Run, Sizes, find
 from clearhead.tasks import default_config, override_config, run_config
 from clearhead.tasks.base.network import build_network, load_network, save_weights

@@ -175,16 +175,16 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(name: str, capsys: pyt
 
 
 WRONG_SETTINGS = {
-    (
-        "--temperature",
-        "0.7",
-        "--beams",
-        "4",
-    ): "temperature=0.7 is for sampling and beam_width=4 for beam search; choose one",
-    ("--n-best", "3", "--beams", "2"): "n_best=3 needs at least as many beams, and beam_width=2",
-    ("--beams", "-1"): "beam_width=-1 must be 1 or more",
-    ("--temperature", "-1"): "temperature=-1.0 must be 0 or more",
-    ("--top-p", "0"): "top_p=0.0 must be above 0 and at most 1",
+    ("--temperature", "0.7", "--beams", "4"): "--temperature=0.7 is for sampling and --beams=4 for beam search; choose",
+    ("--n-best", "3", "--beams", "2"): "--n-best=3 needs at least as many beams, and --beams=2",
+    ("--beams", "-1"): "--beams=-1 must be 1 or more",
+    ("--beams", "4", "--groups", "3"): "--beams=4 is not divisible by --groups=3",
+    ("--diversity", "0.5"): "--diversity=0.5 needs more than one group, and --groups=1",
+    ("--no-repeat", "-2"): "--no-repeat=-2 must be 0 or more",
+    ("--banned-tokens", "99999"): "--banned-tokens: there is no token 99999 in the vocabulary of",
+    ("--banned-tokens", "5", "--prefix-tokens", "5"): "token 5 is in both --prefix-tokens and --banned-tokens",
+    ("--temperature", "-1"): "--temperature=-1.0 must be 0 or more",
+    ("--top-p", "0"): "--top-p=0.0 must be above 0 and at most 1",
 }
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.errors import DataError
 from clearhead.text import Tokenizer
-from clearhead.text.pieces import LONGEST
+from clearhead.text.sentences import CHUNK
 
 TEXT = "the cat sat on the mat\nand the dog sat on the log\n" * 40
 
@@ -39,7 +39,7 @@ def counting(folder: Path, count: int) -> TokenFile:
 
 
 def test_the_file_holds_the_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    blocks = [TEXT, "", "x" * (3 * LONGEST), " y z" * LONGEST, TEXT]
+    blocks = [TEXT, "", "x" * (3 * CHUNK), " y z" * CHUNK, TEXT]
     tokens = write_tokens(iter(blocks), tokenizer, tmp_path / "train.npy")
     ids = np.load(tmp_path / "train.npy")
     assert ids.dtype == np.uint16
@@ -50,7 +50,7 @@ def test_the_file_holds_the_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
 
 
 def test_blocks_can_end_with_a_stop(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    write_tokens(["the cat", "x" * (3 * LONGEST), ""], tokenizer, tmp_path / "train.npy", stop=True)
+    write_tokens(["the cat", "x" * (3 * CHUNK), ""], tokenizer, tmp_path / "train.npy", stop=True)
     ids = np.load(tmp_path / "train.npy").tolist()
     assert ids.count(tokenizer.stop) == 3
     assert ids[: len(tokenizer.encode("the cat")) + 1] == [*tokenizer.encode("the cat"), tokenizer.stop]

@@ -140,11 +140,7 @@ def test_a_processor_that_would_forbid_every_token_is_not_applied_to_that_row() 
 def test_forced_tokens() -> None:
     logits = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [IMPOSSIBLE, 2.0, 3.0]])
     found = force_token(logits, torch.tensor([1, ANY_TOKEN, 0]))
-    assert found.tolist() == [
-        [IMPOSSIBLE, 2.0, IMPOSSIBLE],
-        [1.0, 2.0, 3.0],
-        [FORCED_LOGIT, IMPOSSIBLE, IMPOSSIBLE],
-    ]
+    assert found.tolist() == [[IMPOSSIBLE, 2.0, IMPOSSIBLE], [1.0, 2.0, 3.0], [FORCED_LOGIT, IMPOSSIBLE, IMPOSSIBLE]]
     assert force_token(logits, None) is logits
 
 

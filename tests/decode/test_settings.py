@@ -23,10 +23,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"beam_width": 4, "diversity_penalty": 0.5}, "diversity_penalty=0.5 needs more than one group, and beam_groups=1"),
     ({"beam_width": 4, "beam_groups": 2, "diversity_penalty": -1.0}, "diversity_penalty=-1.0 must be 0 or more"),
     ({"beam_width": 4, "coverage_penalty": -0.2}, "coverage_penalty=-0.2 must be 0 or more"),
-    (
-        {"coverage_penalty": 0.2},
-        "coverage_penalty=0.2 ranks the results of a beam search, and beam_width=1",
-    ),
+    ({"coverage_penalty": 0.2}, "coverage_penalty=0.2 ranks the results of a beam search, and beam_width=1"),
     ({"length_penalty": -0.5}, "length_penalty=-0.5 must be 0 or more"),
     ({"length_penalty": math.nan}, "length_penalty=nan must be 0 or more"),
     ({"no_repeat_ngram": -2}, "no_repeat_ngram=-2 must be 0 or more"),

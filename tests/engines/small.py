@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from clearhead.decode import Settings, SpecialTokens, generate_batch
-from clearhead.engines.native.compiler import load_library
 from clearhead.engines.native.engine import NativeEngine
+from clearhead.engines.native.library import load_library
 from clearhead.run import Sizes
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.network import build_network

@@ -9,8 +9,8 @@ from torch import nn
 from clearhead.decode import Settings, SpecialTokens
 from clearhead.engines import engine
 from clearhead.engines.engine import COMPILE_MIN_TEXTS, Engines
-from clearhead.engines.native.compiler import load_library
 from clearhead.engines.native.engine import NativeEngine
+from clearhead.engines.native.library import load_library
 from clearhead.engines.torchscript import TorchScriptEngine
 from clearhead.errors import ConfigError, EngineError
 from clearhead.look.interventions import heads_off, positions_off, scale_off

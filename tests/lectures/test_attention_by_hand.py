@@ -8,10 +8,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from clearhead.nn import (
-    Additive,
-    Bilinear,
+    AdditiveScore,
+    BilinearScore,
     MultiHeadAttention,
-    additive,
+    additive_mask,
     attention,
     causal_mask,
     concatenate_and_project,
@@ -88,7 +88,7 @@ def test_similarity_is_an_inner_product():
     similarity = torch.stack([torch.stack([x_i @ inner @ x_j for x_j in x]) for x_i in x])
     assert_close(dot(layer.query(x), layer.key(x)), similarity)
     assert_close(layer.weights(x[None])[0, 0], torch.softmax(similarity / math.sqrt(3), dim=-1))
-    score = Bilinear(11).double()
+    score = BilinearScore(11).double()
     score.weight.data = inner.detach()
     assert_close(score(x, x), similarity)
 
@@ -107,7 +107,7 @@ def test_self_attention_in_one_line():
 def test_look_ahead_matrix(length):
     """003: "L = [0 -∞ … -∞; 0 0 … -∞; … ; 0 0 0 0]. This step consists in compute M = Q Kᵀ / √d_k + L"."""
     look_ahead = torch.tensor([[0.0 if j <= i else -math.inf for j in range(length)] for i in range(length)])
-    assert_close(additive(causal_mask(length)), look_ahead)
+    assert_close(additive_mask(causal_mask(length)), look_ahead)
     torch.manual_seed(4)
     q, k, v = torch.randn(length, 3), torch.randn(length, 3), torch.randn(length, 2)
     by_hand = torch.softmax(q @ k.T / math.sqrt(3) + look_ahead, dim=-1)
@@ -157,7 +157,7 @@ def test_alignment_of_a_decoder_state_with_the_encoder_states():
     """002: "e_t,i = f_att(s_{t-1}, h_i) (f_att is an MLP) … Σ_i a_t,i = 1 … c_t = Σ_i a_t,i h_i"."""
     torch.manual_seed(8)
     states, decoder = torch.randn(4, 5, dtype=torch.float64), torch.randn(1, 3, dtype=torch.float64)
-    score = Additive(query_dim=3, key_dim=5, hidden=7).double()
+    score = AdditiveScore(query_dim=3, key_dim=5, hidden=7).double()
     context, weights = attention(decoder, states, states, score=score)
     energies = [torch.tanh(decoder[0] @ score.query + h @ score.key) @ score.weight[:, 0] for h in states]
     by_hand = torch.softmax(torch.stack(energies), dim=0)

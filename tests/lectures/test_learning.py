@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.nn import (
-    Additive,
-    Bilinear,
-    Cosine,
+    AdditiveScore,
+    BilinearScore,
+    CosineScore,
     MultiHeadAttention,
     TokenEmbedding,
     TokenOutput,
@@ -68,9 +68,9 @@ def minus_distance(q: Tensor, k: Tensor) -> Tensor:
 SCORES = {
     "dot": lambda: dot,
     "scaled dot": lambda: scaled_dot,
-    "additive": lambda: Additive(8, heads=2),
-    "bilinear": lambda: Bilinear(8, heads=2),
-    "cosine": lambda: Cosine(heads=2),
+    "additive": lambda: AdditiveScore(8, heads=2),
+    "bilinear": lambda: BilinearScore(8, heads=2),
+    "cosine": lambda: CosineScore(heads=2),
     "own function": lambda: minus_distance,
 }
 
@@ -156,6 +156,6 @@ def test_plain_cosine_cannot_become_sharp():
     k[0] = 100 * q[0]
     _, weights = attention(q, k, torch.randn(31, 2), score=cosine)
     assert weights.max() == weights[0, 0] < math.exp(2) / (math.exp(2) + 30) + 1e-6
-    score = Cosine()
+    score = CosineScore()
     nn.init.constant_(score.sharpness, 50.0)
     assert attention(q, k, torch.randn(31, 2), score=score)[1][0, 0] > 0.99

@@ -19,7 +19,7 @@ from clearhead.nn import (
     SinusoidalPositions,
     T5Relative,
     TokenEmbedding,
-    concatenate,
+    concatenate_positions,
 )
 
 DIM, HEADS = 12, 3
@@ -118,7 +118,10 @@ def test_positions_are_concatenated():
     """002: "In order to make processing position-aware, concatenate input with positional encoding"."""
     torch.manual_seed(6)
     words = torch.randn(2, 5, 3)
-    fixed, learned = SinusoidalPositions(4, combine=concatenate), LearnedPositions(4, 11, combine=concatenate)
+    fixed, learned = (
+        SinusoidalPositions(4, combine=concatenate_positions),
+        LearnedPositions(4, 11, combine=concatenate_positions),
+    )
     assert_close(fixed(words), torch.cat([words, fixed.encode(5).expand(2, 5, 4)], dim=-1))
     assert_close(learned(words), torch.cat([words, learned.table.weight[:5].expand(2, 5, 4)], dim=-1))
 

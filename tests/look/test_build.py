@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearhead.look.build import compute_look, computed, evaluating
+from clearhead.look.build import compute_look, evaluation_mode, run_probes
 from clearhead.look.inputs import PreparedInput, display_token, patch_names
 from clearhead.look.look import Look
 from clearhead.run import Sizes
@@ -82,7 +82,7 @@ def test_the_mode_comes_back_whatever_happens() -> None:
     network = model("tag").train()
 
     def interrupted() -> None:
-        with evaluating(network):
+        with evaluation_mode(network):
             assert not network.training
             raise RuntimeError("stop")
 
@@ -142,7 +142,7 @@ def test_patches_before_words_are_one_sequence() -> None:
 
 
 def test_only_some_probes() -> None:
-    found = computed(model("tag"), (SOURCE,), "encoder.1.hidden")
+    found = run_probes(model("tag"), (SOURCE,), "encoder.1.hidden")
     assert list(found) == ["encoder.1.hidden"]
     assert found["encoder.1.hidden"].shape == (1, 7, 22)
 

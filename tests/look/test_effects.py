@@ -2,29 +2,19 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.look.networks import small_network
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ShapeError
-from clearhead.look.effects import divergence, effects, trace
-from clearhead.look.interventions import heads_off, layers_off, patched
+from clearhead.look.interventions import divergence, effects, heads_off, layers_off, patched, trace
 from clearhead.look.probes import capture
-from clearhead.run import Sizes
-from clearhead.tasks import TASKS
-from clearhead.tasks.base.network import build_network
 
 B, T, V = 3, 5, 13
 
 
 def language_model() -> nn.Module:
-    torch.manual_seed(1)
-    model = {"dim": 12, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0}
-    return (
-        build_network(TASKS["lm"].config_type().model_validate({"model": model}), Sizes(vocabulary=V))
-        .double()
-        .eval()
-        .requires_grad_(False)
-    )
+    return small_network("lm").double().requires_grad_(False)
 
 
 def some_text(seed: int) -> Tensor:

@@ -307,11 +307,7 @@ def test_marian(transformers: ModuleType, written: str) -> None:
         attn_implementation=written,
     )
     model = sharpened(transformers.MarianMTModel(config))
-    inputs = {
-        "input_ids": ids(S),
-        "attention_mask": torch.tensor([[1] * 5 + [0] * 2]),
-        "decoder_input_ids": ids(T),
-    }
+    inputs = {"input_ids": ids(S), "attention_mask": torch.tensor([[1] * 5 + [0] * 2]), "decoder_input_ids": ids(T)}
     look, said = look_at(model, inputs), eager(model, **inputs)
     assert_as_said(look, "encoder.self", said.encoder_attentions, said.encoder_hidden_states)
     assert_as_said(look, "decoder.self", said.decoder_attentions, said.decoder_hidden_states)
@@ -411,11 +407,7 @@ class Growing(nn.Module):
             None,
             r"^layers\.0 and layers\.1 are both encoder\.self and have weights of 3 × 5 × 5 and 3 × 10 × 10; look at",
         ),
-        (
-            Own(batch_first=True, add_bias_kv=True),
-            None,
-            r"^layers\.0 has keys that belong to no token \(add_bias",
-        ),
+        (Own(batch_first=True, add_bias_kv=True), None, r"^layers\.0 has keys that belong to no token \(add_bias"),
     ],
 )
 def test_what_cannot_be_shown_is_one_sentence(module: nn.Module, tokens: Any, sentence: str) -> None:

@@ -13,8 +13,14 @@ from torch.testing import assert_close
 
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.errors import ConfigError, ProbeError
-from clearhead.look.build import compute_look, computed, look_probes
-from clearhead.look.generation import GenerationRecorder, look_while_generating, recording
+from clearhead.look.build import (
+    GenerationRecorder,
+    compute_look,
+    look_probes,
+    look_while_generating,
+    recording,
+    run_probes,
+)
 from clearhead.look.inputs import PreparedInput
 from clearhead.look.look import Look
 from clearhead.run import Sizes
@@ -166,7 +172,7 @@ def test_rows_that_end_and_beams_that_change_places_take_it_along(task: str, par
         source = tuple(each[row : row + 1] for each in sources_of(task, B))
         for hypothesis in hypotheses:
             whole = [*prompts.ids[row], *hypothesis.ids, *([STOP] if hypothesis.finished else [])]
-            expected = computed(network, (*source, torch.tensor([whole[:-1]])), *look_probes(network))
+            expected = run_probes(network, (*source, torch.tensor([whole[:-1]])), *look_probes(network))
             have = recorder.seen(row, whole[:-1])
             assert have.keys() == expected.keys()
             for name, tensor in expected.items():

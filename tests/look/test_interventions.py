@@ -6,27 +6,20 @@ from typing import Any
 
 import pytest
 import torch
+from tests.look.networks import small_network
 from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look import interventions as change
 from clearhead.look.probes import capture
 from clearhead.nn import Explicit, Fused, causal_mask
-from clearhead.run import Sizes
-from clearhead.tasks import TASKS
-from clearhead.tasks.base.network import build_network
 
 B, S, T, V, DIM, HEADS = 2, 7, 5, 13, 12, 3
 Open = Callable[[nn.Module], AbstractContextManager[None]]
 
 
 def make(task: str = "translate", seed: int = 1, **settings: Any) -> nn.Module:
-    torch.manual_seed(seed)
-    model = {"dim": DIM, "heads": HEADS, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
-    patch = {"patch": 2} if task in ("vision", "caption") else {}
-    sizes = Sizes(vocabulary=V, classes=3, channels=1, height=4, width=6)
-    config = TASKS[task].config_type().model_validate({"model": model | patch})  # type: ignore[index]
-    return build_network(config, sizes).double().eval()
+    return small_network(task, seed=seed, **settings).double()
 
 
 def sentences(seed: int = 5) -> tuple[Tensor, Tensor]:

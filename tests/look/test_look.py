@@ -14,8 +14,7 @@ from torch import Tensor
 
 from clearhead.errors import ProbeError, RunError
 from clearhead.look.look import Look
-from clearhead.look.record import KINDS, AttentionRecord
-from clearhead.look.serialize import rounded
+from clearhead.look.record import KINDS, AttentionRecord, rounded
 from clearhead.look.views.rollout import rollout
 
 T, S, HEADS, DIM, WIDTH, CHOICES = 3, 5, 2, 4, 7, 13

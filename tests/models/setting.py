@@ -47,11 +47,9 @@ class System:
 
     def sources(self, rows: int = B) -> tuple[Tensor, ...]:
         """What is read before anything is written: a sentence, an image, or nothing."""
-        return {
-            "translate": lambda: (sentences(rows, S),),
-            "caption": lambda: (images(rows),),
-            "lm": lambda: (),
-        }[self.task]()
+        return {"translate": lambda: (sentences(rows, S),), "caption": lambda: (images(rows),), "lm": lambda: ()}[
+            self.task
+        ]()
 
 
 def sentences(rows: int, length: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from clearhead.errors import ConfigError, ShapeError
-from clearhead.models.initialise import initialise
+from clearhead.models.build import initialise
 from clearhead.models.rnn import RnnLanguageModel
 from clearhead.tasks.lm import TextModel
 

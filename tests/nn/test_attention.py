@@ -5,9 +5,9 @@ from torch.testing import assert_close
 
 from clearhead.errors import ShapeError
 from clearhead.nn import (
-    Additive,
+    AdditiveScore,
     Alibi,
-    Cosine,
+    CosineScore,
     Explicit,
     Fused,
     Mask,
@@ -129,10 +129,10 @@ def test_without_bias_there_are_four_matrices():
 
 
 def test_a_score_with_parameters_is_part_of_the_layer():
-    layer = MultiHeadAttention(6, 3, score=Additive(2, heads=3))
+    layer = MultiHeadAttention(6, 3, score=AdditiveScore(2, heads=3))
     names = {name for name, _ in layer.named_parameters()}
     assert {"kernel.score.query", "kernel.score.key", "kernel.score.weight"} < names
-    layer = MultiHeadAttention(6, 3, score=Cosine(heads=3))
+    layer = MultiHeadAttention(6, 3, score=CosineScore(heads=3))
     assert layer.kernel.score.sharpness.shape == (3, 1, 1)
 
 

@@ -91,10 +91,10 @@ def test_reorder(make, rows):
 
 
 def test_decoder_cache():
-    cache = DecoderCache.create(lambda: FixedCache(7))
+    cache = DecoderCache(FixedCache(7))
     assert isinstance(cache.own, FixedCache)
     assert isinstance(cache.memory, MemoryCache)
-    assert isinstance(DecoderCache.create().own, GrowingCache)
+    assert isinstance(DecoderCache().own, GrowingCache)
     own, memory = some(3), some(5)
     cache.own.extend(own[0].size(2), lambda: own)
     cache.memory.extend(1, lambda: memory)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from clearhead.errors import ShapeError
-from clearhead.nn import Mask, additive, causal_mask, length_mask, padding_mask, window_mask
+from clearhead.nn import Mask, additive_mask, causal_mask, length_mask, padding_mask, window_mask
 
 rules = st.builds(Mask, causal=st.booleans(), window=st.none() | st.integers(1, 5))
 
@@ -123,7 +123,7 @@ def test_length_mask():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_additive(dtype):
     wanted = torch.tensor([[0.0, -math.inf], [-math.inf, 0.0]], dtype=dtype)
-    assert_close(additive(torch.eye(2, dtype=torch.bool), dtype), wanted)
+    assert_close(additive_mask(torch.eye(2, dtype=torch.bool), dtype), wanted)
 
 
 def test_over_keeps_the_last_keys_of_the_table():

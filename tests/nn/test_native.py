@@ -28,13 +28,12 @@ from clearhead.nn import (
     Rotary,
     SinusoidalPositions,
     T5Relative,
-    concatenate,
+    concatenate_positions,
     cosine,
     dot,
     scaled_dot,
 )
-from clearhead.nn.native import NativeNorm
-from clearhead.nn.norm import NoNorm
+from clearhead.nn.norm import NativeNorm, NoNorm
 from clearhead.nn.positions import apply_rotary, length_limit, reads_in_windows
 from clearhead.nn.scores import dot_scale, score_equation
 
@@ -114,7 +113,7 @@ def test_a_scheme_at_the_input_says_whether_it_is_only_added() -> None:
 
     assert SinusoidalPositions(4).is_added
     assert NoPositions().is_added
-    assert not SinusoidalPositions(4, combine=concatenate).is_added
+    assert not SinusoidalPositions(4, combine=concatenate_positions).is_added
     assert not Multiplied().is_added
 
 

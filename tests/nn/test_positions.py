@@ -15,7 +15,7 @@ from clearhead.nn import (
     Rotary,
     SinusoidalPositions,
     T5Relative,
-    concatenate,
+    concatenate_positions,
 )
 
 
@@ -81,7 +81,7 @@ def test_learned_table_too_short(length, start, end):
 
 
 def test_concatenated_positions_of_rows_with_their_own_start():
-    positions, x = SinusoidalPositions(4, combine=concatenate), torch.randn(2, 5, 3)
+    positions, x = SinusoidalPositions(4, combine=concatenate_positions), torch.randn(2, 5, 3)
     starts = torch.tensor([3, 8])
     wanted = torch.stack([positions.encode(5, 3), positions.encode(5, 8)])
     assert_close(positions(x, starts), torch.cat([x, wanted], dim=-1))

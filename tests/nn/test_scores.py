@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from clearhead.nn import Additive, Bilinear, Cosine, cosine, dot, scaled_dot
+from clearhead.nn import AdditiveScore, BilinearScore, CosineScore, cosine, dot, scaled_dot
 
 H, T, S, D = 3, 5, 7, 4
 
@@ -51,7 +51,7 @@ def test_cosine_of_a_zero_vector_is_zero():
 
 @pytest.mark.parametrize("heads", [None, H])
 def test_cosine_with_a_temperature(heads):
-    score = Cosine(heads).double()
+    score = CosineScore(heads).double()
     torch.nn.init.normal_(score.sharpness)
     q, k = some()
     sharpness = score.sharpness.expand(H, 1, 1)
@@ -66,7 +66,7 @@ def of_head(matrix: Tensor, head: int) -> Tensor:
 @pytest.mark.parametrize("heads", [None, H])
 @pytest.mark.parametrize("size", [D, 6])
 def test_additive(heads, size):
-    score = Additive(size, D, hidden=11, heads=heads).double()
+    score = AdditiveScore(size, D, hidden=11, heads=heads).double()
     q, k = some(size)
 
     def by_hand(h, q, k):
@@ -79,7 +79,7 @@ def test_additive(heads, size):
 @pytest.mark.parametrize("heads", [None, H])
 @pytest.mark.parametrize("size", [D, 6])
 def test_bilinear(heads, size):
-    score = Bilinear(size, D, heads=heads).double()
+    score = BilinearScore(size, D, heads=heads).double()
     q, k = some(size)
     assert_close(score(q, k), one_by_one(lambda h, q, k: q @ of_head(score.weight, h) @ k, q, k))
 
@@ -87,12 +87,12 @@ def test_bilinear(heads, size):
 @pytest.mark.parametrize(
     ("score", "shapes"),
     [
-        (Cosine(), {"sharpness": (1, 1)}),
-        (Cosine(3), {"sharpness": (3, 1, 1)}),
-        (Bilinear(5), {"weight": (5, 5)}),
-        (Bilinear(5, 7, heads=3), {"weight": (3, 5, 7)}),
-        (Additive(5), {"query": (5, 5), "key": (5, 5), "weight": (5, 1)}),
-        (Additive(5, 7, 11, 3), {"query": (3, 5, 11), "key": (3, 7, 11), "weight": (3, 11, 1)}),
+        (CosineScore(), {"sharpness": (1, 1)}),
+        (CosineScore(3), {"sharpness": (3, 1, 1)}),
+        (BilinearScore(5), {"weight": (5, 5)}),
+        (BilinearScore(5, 7, heads=3), {"weight": (3, 5, 7)}),
+        (AdditiveScore(5), {"query": (5, 5), "key": (5, 5), "weight": (5, 1)}),
+        (AdditiveScore(5, 7, 11, 3), {"query": (3, 5, 11), "key": (3, 7, 11), "weight": (3, 11, 1)}),
     ],
 )
 def test_parameters(score, shapes):
@@ -100,7 +100,7 @@ def test_parameters(score, shapes):
 
 
 def test_heads_have_parameters_of_their_own():
-    score = Bilinear(D, heads=H).double()
+    score = BilinearScore(D, heads=H).double()
     q, k = some()
     same = score(q[:, :1].expand(-1, H, -1, -1), k[:, :1].expand(-1, H, -1, -1))
     assert (same[:, 0] - same[:, 1]).abs().max() > 0.1

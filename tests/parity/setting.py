@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from clearhead.nn import Decoder, Encoder, Mask, TokenEmbedding, additive, length_mask, padding_mask
+from clearhead.nn import Decoder, Encoder, Mask, TokenEmbedding, additive_mask, length_mask, padding_mask
 
 B, T, S = 2, 5, 11  # batch, tokens, tokens of the memory
 HEADS, HEAD_DIM, DIM, INNER, LAYERS = 3, 7, 21, 17, 2
@@ -37,7 +37,7 @@ def sentences(lengths: Tensor, longest: int) -> Tensor:
 def added(mask: Mask, queries: int, keys: int) -> Tensor:
     """The mask as transformers adds it to the scores: (B or 1, 1, T, S)."""
     table = mask.table_of(queries, keys)
-    return additive(table if table.dim() == 3 else table.unsqueeze(0), torch.get_default_dtype()).unsqueeze(1)
+    return additive_mask(table if table.dim() == 3 else table.unsqueeze(0), torch.get_default_dtype()).unsqueeze(1)
 
 
 class Body(nn.Module):

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clearhead.config import TokenizerKind
-from clearhead.text import SPECIALS, Tokenizer, pieces
+from clearhead.text import SPECIALS, Tokenizer, split_chunks
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 CORPUS = [
@@ -123,4 +123,4 @@ def pieces_of(t: Tokenizer) -> list[str]:
 @given(texts)
 @settings(deadline=None)
 def test_pieces_join_to_the_text(text: str) -> None:
-    assert "".join(pieces(text * 100)) == text * 100
+    assert "".join(split_chunks(text * 100)) == text * 100

@@ -13,11 +13,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from clearhead import Predictor
-from clearhead.serve.app import create_app
-from clearhead.serve.limits import Limits
 from clearhead.serve.registry import Service
-from clearhead.serve.security import Access
-from clearhead.serve.server import Address, make_server
+from clearhead.serve.security import Access, Limits
+from clearhead.serve.server import Address, create_app, make_server
 
 from .setting import make_all
 

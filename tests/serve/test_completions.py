@@ -109,7 +109,7 @@ def test_the_stop_token_ends_a_text(client: TestClient, model: Of, monkeypatch: 
     writer = model("writer")
     third = writer.tokenizer.encode(free["text"])[2]
     place = writer.tokenizer.encode(free["text"]).index(third)
-    monkeypatch.setattr(type(writer.tokenizer), "stop", third)
+    monkeypatch.setattr(writer.tokenizer, "stop", third)
     [ended] = complete(client, **asked)
     assert (ended["text"], ended["finish_reason"]) == (free["text"][:place], "stop")
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cache
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from starlette.testclient import TestClient
-from tests.generation_cases import CASES, Case
+from tests.generation_cases import CASES, TRANSLATIONS, Case
 
 from clearhead import Predictor, load
 from clearhead.cli.main import _run
@@ -25,12 +24,18 @@ from clearhead.studio.app import make_app
 from clearhead.studio.runs import Runs
 
 from .conftest import LIMITS, opened
-from .setting import CHARACTERS, make
+from .setting import CHARACTERS, WORDS, make
 
 Of = Callable[[str], Predictor]
+Ask = Callable[[str, str, Case], str]
 MODELS = ["writer", "windowed", "recurrent"]
+TRANSLATIONS_OF = {  # a recurrent network has no attention to the source that could cover it
+    "translator": TRANSLATIONS,
+    "recurrent-translator": [case for case in TRANSLATIONS if "coverage_penalty" not in case.python],
+}
 OTHERS = 16
-PLAYED = [case for case in CASES if case.prompt and not case.stops and case.max_tokens < 256]  # as the page allows
+# The page has no stop strings, no empty text, and at most 256 tokens.
+PLAYED = [case for case in CASES if case.prompt and not case.stops and case.max_tokens <= 256]
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +44,22 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     make(folder / "writer", "lm", "char", CHARACTERS)
     make(folder / "windowed", "lm", "char", CHARACTERS, "model.positions=rotary", "model.length=19")
     make(folder / "recurrent", "lm", "char", CHARACTERS, "model.architecture=rnn")
-    return {name: str(folder / name) for name in MODELS}
+    make(folder / "translator", "translate", "word", WORDS)
+    make(folder / "recurrent-translator", "translate", "word", WORDS, "model.architecture=rnn")
+    return {name: str(folder / name) for name in (*MODELS, *TRANSLATIONS_OF)}
 
 
 @pytest.fixture(scope="module")
 def address(paths: dict[str, str]) -> Iterator[str]:
     with opened(list(paths.values()), LIMITS) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def studio(paths: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    service, runs = Service.load(list(paths.values()), LIMITS), Runs(tmp_path_factory.mktemp("runs"))
+    with TestClient(make_app(service, runs, Access()), base_url="http://127.0.0.1") as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -58,28 +72,70 @@ def expected(model: Predictor, case: Case) -> str:
     return text[len(case.prompt) :]
 
 
-def complete(address: str, **body: Any) -> tuple[int, str]:
+def expected_translation(model: Predictor, case: Case) -> str:
+    text: str = model.translate(case.prompt, **case.python)
+    return text
+
+
+def post(address: str, route: str, **body: Any) -> tuple[int, str]:
     """The status and the body of an answer."""
     parts = urlsplit(address)
     with closing(http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)) as connection:
-        connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+        connection.request("POST", route, json.dumps(body), {"content-type": "application/json"})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
 
 
-def whole(address: str, name: str, case: Case) -> str:
-    status, answer = complete(address, model=name, **case.http)
+def complete(address: str, name: str, case: Case, stream: bool) -> str:
+    given = {"prompt": case.prompt, "max_tokens": case.max_tokens, "stop": case.stops, "stream": stream}
+    status, answer = post(address, "/v1/completions", model=name, **given, **case.http)
     assert status == 200, answer
-    [choice] = json.loads(answer)["choices"]
+    return answer
+
+
+def whole(address: str, name: str, case: Case) -> str:
+    [choice] = json.loads(complete(address, name, case, stream=False))["choices"]
     return str(choice["text"])
 
 
 def streamed(address: str, name: str, case: Case) -> str:
-    status, answer = complete(address, model=name, stream=True, **case.http)
-    assert status == 200, answer
-    *events, done, end = answer.split("\n\n")
+    *events, done, end = complete(address, name, case, stream=True).split("\n\n")
     assert (done, end) == ("data: [DONE]", "")
     return "".join(json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in events)
+
+
+def translated(address: str, name: str, case: Case) -> str:
+    status, answer = post(address, "/translate", model=name, text=case.prompt, **case.http)
+    assert status == 200, answer
+    return str(json.loads(answer)["translation"])
+
+
+def played(studio: TestClient, name: str, case: Case, max_tokens: int) -> str:
+    body = {"forced" if key == "prefix_tokens" else key: value for key, value in case.http.items()}
+    body |= {"model": name, "text": case.prompt, "longest": max_tokens}
+    lines = studio.post("/studio/api/play", json=body).text.splitlines()
+    return str(json.loads(lines[-1])["text"])
+
+
+def among_others(address: str, name: str, cases: Sequence[Case], ask: Ask) -> dict[str, set[str]]:
+    """The texts of each case, from 17 clients at a time that ask for every kind."""
+    asked = list(islice(cycle(cases), max(3 * (OTHERS + 1), 2 * len(cases))))
+    with ThreadPoolExecutor(OTHERS + 1) as clients:
+        texts = list(clients.map(lambda case: ask(address, name, case), asked))
+    found: dict[str, set[str]] = {}
+    for case, text in zip(asked, texts, strict=True):
+        found.setdefault(case.name, set()).add(text)
+    return found
+
+
+def test_every_rule_changes_the_text(model: Of) -> None:
+    """So that a surface that ignored a setting would be found out."""
+    texts = {expected(model("writer"), case) for case in CASES}
+    translations = {expected_translation(model("translator"), case) for case in TRANSLATIONS}
+    assert (len(texts), len(translations)) == (len(CASES), len(TRANSLATIONS))
+
+
+# --- language models ---
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -92,20 +148,31 @@ def test_alone(address: str, model: Of, name: str, case: Case) -> None:
 
 @pytest.mark.parametrize("ask", [whole, streamed])
 @pytest.mark.parametrize("name", MODELS)
-def test_among_others(address: str, model: Of, name: str, ask: Callable[..., str]) -> None:
-    """17 requests at a time, of every kind."""
-    cases = list(islice(cycle(CASES), 3 * (OTHERS + 1)))
-    with ThreadPoolExecutor(OTHERS + 1) as clients:
-        texts = list(clients.map(lambda case: ask(address, name, case), cases))
-    wanted = {case.name: expected(model(name), case) for case in CASES}
-    assert [(case.name, text) for case, text in zip(cases, texts, strict=True)] == [
-        (case.name, wanted[case.name]) for case in cases
-    ]
+def test_among_others(address: str, model: Of, name: str, ask: Ask) -> None:
+    found = among_others(address, name, CASES, ask)
+    assert found == {case.name: {expected(model(name), case)} for case in CASES}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_on_the_command_line(
+    paths: dict[str, str], model: Of, capsys: pytest.CaptureFixture[str], name: str, case: Case
+) -> None:
+    stops = [word for stop in case.stops for word in ("--stop", stop)]
+    words = ["generate", paths[name], case.prompt, "--max-tokens", str(case.max_tokens), *stops, *case.options]
+    assert _run(words, debug=True) == 0
+    assert capsys.readouterr().out == f"{case.prompt}{expected(model(name), case)}\n"
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("case", PLAYED, ids=str)
+def test_in_the_studio(studio: TestClient, model: Of, name: str, case: Case) -> None:
+    assert played(studio, name, case, case.max_tokens) == expected(model(name), case)
 
 
 def test_beam_search_returns_the_n_best(address: str, model: Of) -> None:
     body: dict[str, Any] = {"model": "writer", "prompt": "we", "max_tokens": 9, "beams": 4, "n": 3}
-    choices = json.loads(complete(address, **body)[1])["choices"]
+    choices = json.loads(post(address, "/v1/completions", **body)[1])["choices"]
     assert [choice["index"] for choice in choices] == [0, 1, 2]
     assert len({choice["text"] for choice in choices}) == 3
     assert "we" + choices[0]["text"] == model("writer").generate("we", max_tokens=9, beam_width=4)
@@ -119,29 +186,50 @@ def test_beam_search_returns_the_n_best(address: str, model: Of) -> None:
         ({"beams": 2, "logprobs": 1}, "logprobs: a beam search keeps no alternatives"),
         ({"beams": 16, "max_tokens": 480, "prompt": ["a", "b"]}, "15,360 tokens are more than the 8,192"),
         ({"groups": 2}, "beam_width=1 is not divisible by beam_groups=2"),
+        ({"banned_tokens": [99_999]}, "banned_tokens: there is no token 99999 in the vocabulary of"),
+        ({"banned_tokens": [5], "prefix_tokens": [5]}, "token 5 is in both prefix_tokens and banned_tokens"),
     ],
 )
 def test_contradictory_settings_are_refused(address: str, body: dict[str, Any], message: str) -> None:
-    status, answer = complete(address, **{"model": "writer", "prompt": "a", **body})
+    status, answer = post(address, "/v1/completions", **{"model": "writer", "prompt": "a", **body})
     assert status == 400
     assert json.loads(answer)["error"]["message"].startswith(message)
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_on_the_command_line(
-    paths: dict[str, str], model: Of, capsys: pytest.CaptureFixture[str], name: str, case: Case
+# --- translators ---
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name, cases in TRANSLATIONS_OF.items() for case in cases], ids=str
+)
+def test_a_translation_is_the_same_everywhere(
+    address: str,
+    studio: TestClient,
+    paths: dict[str, str],
+    model: Of,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    case: Case,
 ) -> None:
-    assert _run(["generate", paths[name], case.prompt, *case.options], debug=True) == 0
-    assert capsys.readouterr().out == f"{case.prompt}{expected(model(name), case)}\n"
+    text = expected_translation(model(name), case)
+    assert text
+    assert translated(address, name, case) == text
+    assert played(studio, name, case, max_tokens=256) == text
+    assert _run(["translate", paths[name], case.prompt, *case.options], debug=True) == 0
+    assert capsys.readouterr().out == f"{text}\n"
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("case", PLAYED, ids=str)
-def test_in_the_studio(paths: dict[str, str], model: Of, tmp_path: Path, name: str, case: Case) -> None:
-    service = Service.load([paths[name]], LIMITS)
-    body = {name: value for name, value in case.http.items() if name not in ("prompt", "max_tokens", "stop")}
-    with TestClient(make_app(service, Runs(tmp_path), Access()), base_url="http://127.0.0.1") as client:
-        body |= {"model": name, "text": case.prompt, "longest": case.max_tokens}
-        lines = client.post("/studio/api/play", json=body).text.splitlines()
-    assert json.loads(lines[-1])["text"] == expected(model(name), case)
+@pytest.mark.parametrize(("name", "cases"), TRANSLATIONS_OF.items(), ids=TRANSLATIONS_OF)
+def test_a_translation_is_the_same_among_others(address: str, model: Of, name: str, cases: list[Case]) -> None:
+    found = among_others(address, name, cases, translated)
+    assert found == {case.name: {expected_translation(model(name), case)} for case in cases}
+
+
+def test_sampled_translations_of_a_list(address: str, model: Of) -> None:
+    """Each samples its own, as in Python; with a temperature the beam width is 1 unless it is given."""
+    texts = ["we are eating bread"] * 3
+    status, answer = post(address, "/translate", model="translator", text=texts, temperature=1.2, seed=5)
+    assert status == 200, answer
+    translations = json.loads(answer)["translation"]
+    assert len(set(translations)) > 1
+    assert translations == model("translator").translate(texts, beam_width=1, temperature=1.2, seed=5)

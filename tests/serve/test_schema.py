@@ -15,10 +15,9 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from starlette.testclient import TestClient
 
-from clearhead.serve.app import create_app
-from clearhead.serve.limits import Limits
 from clearhead.serve.registry import Service
-from clearhead.serve.security import Access
+from clearhead.serve.security import Access, Limits
+from clearhead.serve.server import create_app
 
 ROUTES = {
     "/health",

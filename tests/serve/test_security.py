@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.serve.app import create_app
-from clearhead.serve.limits import Limits
 from clearhead.serve.registry import Service
-from clearhead.serve.security import Access
+from clearhead.serve.security import Access, Limits
+from clearhead.serve.server import create_app
 
 HOST = "127.0.0.1:8000"
 

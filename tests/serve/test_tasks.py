@@ -15,8 +15,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from clearhead import Predictor
+from clearhead.serve.inputs import read_pixels
 from clearhead.serve.registry import Service
-from clearhead.serve.uploads import read_pixels
 
 from .setting import WORDS, png, sentences
 

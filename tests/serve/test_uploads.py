@@ -12,7 +12,7 @@ from PIL import Image
 
 from clearhead import Predictor
 from clearhead.serve.errors import RequestError
-from clearhead.serve.uploads import from_base64, read_pixels
+from clearhead.serve.inputs import from_base64, read_pixels
 
 from .setting import png
 

@@ -12,8 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from clearhead.decode import Settings
 from clearhead.serve.errors import RequestError
-from clearhead.serve.generation import generated_chunks
-from clearhead.serve.text_row import GenerationRequest, TextChunk
+from clearhead.serve.generation import GenerationRequest, TextChunk, generated_chunks
 from clearhead.serve.worker import Job, ThreadQueue, while_connected
 
 REQUEST = GenerationRequest((2, 3), Settings())

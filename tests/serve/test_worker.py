@@ -12,8 +12,8 @@ import pytest
 
 from clearhead.errors import ConfigError
 from clearhead.serve.errors import RequestError
-from clearhead.serve.limits import Limits
 from clearhead.serve.metrics import Metrics
+from clearhead.serve.security import Limits
 from clearhead.serve.worker import Job, Worker, compute_together
 
 WAIT = 10.0

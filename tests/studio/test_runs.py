@@ -13,8 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from clearhead.errors import RunError
-from clearhead.studio.runs import Runs
-from clearhead.studio.training import attention
+from clearhead.studio.runs import Runs, attention
 from clearhead.tasks import TASKS
 
 SLEEPER = "import time; print('begun', flush=True); time.sleep(60)"

@@ -15,8 +15,8 @@ import pytest
 
 from clearhead.config import TokenizerKind
 from clearhead.errors import TextError
-from clearhead.text import SPECIALS, Tokenizer, pieces
-from clearhead.text.pieces import LONGEST
+from clearhead.text import SPECIALS, Tokenizer, split_chunks
+from clearhead.text.sentences import CHUNK
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 TEXTS = [
@@ -293,10 +293,10 @@ def test_it_says_what_it_is() -> None:
 
 
 def test_pieces_are_short_and_join_to_the_text() -> None:
-    for text in ("", "a", "word " * LONGEST, "x" * (3 * LONGEST + 1), " " * (2 * LONGEST)):
-        assert "".join(pieces(text)) == text
-        assert max(map(len, pieces(text))) <= LONGEST
-    assert all(piece.startswith((" ", "word")) for piece in pieces("word " * LONGEST))
+    for text in ("", "a", "word " * CHUNK, "x" * (3 * CHUNK + 1), " " * (2 * CHUNK)):
+        assert "".join(split_chunks(text)) == text
+        assert max(map(len, split_chunks(text))) <= CHUNK
+    assert all(piece.startswith((" ", "word")) for piece in split_chunks("word " * CHUNK))
 
 
 @pytest.fixture(scope="module")

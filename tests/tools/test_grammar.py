@@ -6,45 +6,17 @@ import pytest
 
 from builtin_data.pairs.adjectives import adjective
 from builtin_data.pairs.circumstances import located
-from builtin_data.pairs.clauses import (
-    ALREADY,
-    ANYMORE,
-    NEVER,
-    STILL,
-    YET,
-    Clause,
-    Form,
-    Predicate,
-    doing,
-)
+from builtin_data.pairs.clauses import ALREADY, ANYMORE, NEVER, STILL, YET, Clause, Form, Predicate, verb_phrase
 from builtin_data.pairs.nouns import NOUNS, noun
-from builtin_data.pairs.person import Person
-from builtin_data.pairs.phrases import (
-    Phrase,
-    conjunction,
-    measured,
-    none_of,
-    noun_phrase,
-    owned,
-)
+from builtin_data.pairs.phrases import Phrase, conjunction, measured_noun, negated_noun, noun_phrase, possessed_noun
 from builtin_data.pairs.sentences import contracted
 from builtin_data.pairs.shorthand import predicate
-from builtin_data.pairs.spanish_verbs import Tense, command, conjugate, gerund, participle
-from builtin_data.pairs.states import ESTAR, TENER, described
-from builtin_data.pairs.subjects import (
-    EVERYONE,
-    HE,
-    NOBODY,
-    SHE,
-    THEY,
-    WE,
-    YOU,
-    YOU_ALL,
-    I,
-)
+from builtin_data.pairs.spanish_verbs import Person, Tense, command, conjugate, gerund, participle
+from builtin_data.pairs.states import ESTAR, TENER, be_predicate
+from builtin_data.pairs.subjects import EVERYONE, HE, NOBODY, SHE, THEY, WE, YOU, YOU_ALL, I
 from builtin_data.pairs.verbs import verb
 
-from .saying import AT_HOME, BREAD, a, the
+from .phrases import AT_HOME, BREAD, a, the
 
 STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
     # forms of the verb
@@ -66,10 +38,10 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
     (Clause(WE, BREAD, Form.MUST), "we must eat bread", "debemos comer pan"),
     (Clause(HE, BREAD, Form.PREFER), "he prefers to eat bread", "él prefiere comer pan"),
     # irregular verbs
-    (Clause(I, doing(verb("bring"), a("a gift")), Form.PRESENT), "I bring a gift", "traigo un regalo"),
+    (Clause(I, verb_phrase(verb("bring"), a("a gift")), Form.PRESENT), "I bring a gift", "traigo un regalo"),
     (Clause(THEY, predicate("tell + the truth"), Form.PAST), "they told the truth", "ellos dijeron la verdad"),
-    (Clause(HE, doing(verb("sleep")), Form.PAST), "he slept", "él durmió"),
-    (Clause(I, doing(verb("do the homework")), Form.PAST), "I did the homework", "hice la tarea"),
+    (Clause(HE, verb_phrase(verb("sleep")), Form.PAST), "he slept", "él durmió"),
+    (Clause(I, verb_phrase(verb("do the homework")), Form.PAST), "I did the homework", "hice la tarea"),
     (Clause(SHE, predicate("order + soup"), Form.PAST), "she ordered soup", "ella pidió sopa"),
     (Clause(I, predicate("look for + the key"), Form.PAST), "I looked for the key", "busqué la llave"),
     (Clause(HE, predicate("read + the letter"), Form.PERFECT), "he has read the letter", "él ha leído la carta"),
@@ -80,74 +52,78 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
         "la niña pequeña está leyendo un libro",
     ),
     (
-        Clause(WE, doing(verb("wash", "lavar"), a("the car", "red", plural=True)), Form.CONTINUOUS),
+        Clause(WE, verb_phrase(verb("wash", "lavar"), a("the car", "red", plural=True)), Form.CONTINUOUS),
         "we are washing the red cars",
         "estamos lavando los coches rojos",
     ),
-    (Clause(I, doing(verb("drink"), a("the water", "cold")), Form.PAST), "I drank the cold water", "bebí el agua fría"),
     (
-        Clause(I, doing(verb("draw"), a("a eagle", "big")), Form.GOING),
+        Clause(I, verb_phrase(verb("drink"), a("the water", "cold")), Form.PAST),
+        "I drank the cold water",
+        "bebí el agua fría",
+    ),
+    (
+        Clause(I, verb_phrase(verb("draw"), a("a eagle", "big")), Form.GOING),
         "I am going to draw a big eagle",
         "voy a dibujar un águila grande",
     ),
     (
-        Clause(SHE, doing(verb("read"), a("a book", "good")), Form.CONTINUOUS),
+        Clause(SHE, verb_phrase(verb("read"), a("a book", "good")), Form.CONTINUOUS),
         "she is reading a good book",
         "ella está leyendo un buen libro",
     ),
     (
-        Clause(SHE, doing(verb("watch"), a("a film", "good")), Form.CONTINUOUS),
+        Clause(SHE, verb_phrase(verb("watch"), a("a film", "good")), Form.CONTINUOUS),
         "she is watching a good film",
         "ella está viendo una buena película",
     ),
     (
-        Clause(I, doing(verb("read"), a("the lesson", "first")), Form.GOING),
+        Clause(I, verb_phrase(verb("read"), a("the lesson", "first")), Form.GOING),
         "I am going to read the first lesson",
         "voy a leer la primera lección",
     ),
     (
-        Clause(I, doing(verb("read"), a("the book", "first")), Form.GOING),
+        Clause(I, verb_phrase(verb("read"), a("the book", "first")), Form.GOING),
         "I am going to read the first book",
         "voy a leer el primer libro",
     ),
     (
-        Clause(WE, doing(verb("need"), noun_phrase("another", noun("lamp"))), Form.PRESENT),
+        Clause(WE, verb_phrase(verb("need"), noun_phrase("another", noun("lamp"))), Form.PRESENT),
         "we need another lamp",
         "necesitamos otra lámpara",
     ),
     (
-        Clause(the("our teacher"), doing(verb("explain"), a("this problem", plural=True)), Form.PRESENT),
+        Clause(the("our teacher"), verb_phrase(verb("explain"), a("this problem", plural=True)), Form.PRESENT),
         "our teacher explains these problems",
         "nuestro profesor explica estos problemas",
     ),
     (
-        Clause(HE, doing(verb("repair"), owned(a("my brother"), noun("car"))), Form.CONTINUOUS),
+        Clause(HE, verb_phrase(verb("repair"), possessed_noun(a("my brother"), noun("car"))), Form.CONTINUOUS),
         "he is repairing my brother's car",
         "él está reparando el coche de mi hermano",
     ),
     (
-        Clause(HE, doing(verb("read"), owned(a("the teacher"), noun("book"))), Form.CONTINUOUS),
+        Clause(HE, verb_phrase(verb("read"), possessed_noun(a("the teacher"), noun("book"))), Form.CONTINUOUS),
         "he is reading the teacher's book",
         "él está leyendo el libro del profesor",
     ),
     (
-        Clause(I, doing(verb("drink"), measured("a", noun("cup"), noun("coffee"))), Form.WANT),
+        Clause(I, verb_phrase(verb("drink"), measured_noun("a", noun("cup"), noun("coffee"))), Form.WANT),
         "I want to drink a cup of coffee",
         "quiero beber una taza de café",
     ),
     # negation and adverbs
     (
-        Clause(I, doing(verb("eat"), a("the meat")), Form.PRESENT, negative=True),
+        Clause(I, verb_phrase(verb("eat"), a("the meat")), Form.PRESENT, negative=True),
         "I do not eat the meat",
         "no como la carne",
     ),
     (
-        Clause(WE, doing(verb("buy"), none_of(noun("book"))), Form.PAST, negative=True),
+        Clause(WE, verb_phrase(verb("buy"), negated_noun(noun("book"))), Form.PAST, negative=True),
         "we did not buy any books",
         "no compramos ningún libro",
     ),
     (
-        Clause(WE, doing(verb("buy"), none_of(noun("apple"))), Form.PAST, negative=True),
+        Clause(WE, verb_phrase(verb("buy"), negated_noun(noun("apple"))), Form.PAST, negative=True),
         "we did not buy any apples",
         "no compramos ninguna manzana",
     ),
@@ -156,14 +132,14 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
         "my father never eats meat",
         "mi padre nunca come carne",
     ),
-    (Clause(WE, doing(verb("eat")), Form.PERFECT, adverb=ALREADY), "we have already eaten", "ya hemos comido"),
+    (Clause(WE, verb_phrase(verb("eat")), Form.PERFECT, adverb=ALREADY), "we have already eaten", "ya hemos comido"),
     (
-        Clause(the("my sister"), doing(verb("eat")), Form.PERFECT, True, YET),
+        Clause(the("my sister"), verb_phrase(verb("eat")), Form.PERFECT, True, YET),
         "my sister has not eaten yet",
         "mi hermana todavía no ha comido",
     ),
     (
-        Clause(HE, doing(verb("sleep")), Form.CONTINUOUS, adverb=STILL),
+        Clause(HE, verb_phrase(verb("sleep")), Form.CONTINUOUS, adverb=STILL),
         "he is still sleeping",
         "él todavía está durmiendo",
     ),
@@ -172,8 +148,8 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
         "she does not speak French anymore",
         "ella ya no habla francés",
     ),
-    (Clause(NOBODY, doing(verb("sleep")), Form.CONTINUOUS), "nobody is sleeping", "nadie está durmiendo"),
-    (Clause(EVERYONE, doing(verb("sleep")), Form.CONTINUOUS), "everyone is sleeping", "todos están durmiendo"),
+    (Clause(NOBODY, verb_phrase(verb("sleep")), Form.CONTINUOUS), "nobody is sleeping", "nadie está durmiendo"),
+    (Clause(EVERYONE, verb_phrase(verb("sleep")), Form.CONTINUOUS), "everyone is sleeping", "todos están durmiendo"),
     # ser, estar and tener
     (
         Clause(I, Predicate(TENER, "hungry", "hambre"), Form.PRESENT, True, YET),
@@ -185,35 +161,35 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
         "she was very thirsty",
         "ella tenía mucha sed",
     ),
-    (Clause(SHE, described(SHE, adjective("tired")), Form.PRESENT), "she is tired", "ella está cansada"),
-    (Clause(I, described(I, adjective("tired")), Form.PRESENT), "I am tired", "estoy cansado"),
+    (Clause(SHE, be_predicate(SHE, adjective("tired")), Form.PRESENT), "she is tired", "ella está cansada"),
+    (Clause(I, be_predicate(I, adjective("tired")), Form.PRESENT), "I am tired", "estoy cansado"),
     (
-        Clause(THEY, described(THEY, adjective("tall"), very=True), Form.PRESENT),
+        Clause(THEY, be_predicate(THEY, adjective("tall"), very=True), Form.PRESENT),
         "they are very tall",
         "ellos son muy altos",
     ),
     (
-        Clause(the("the film"), described(the("the film"), adjective("boring")), Form.PRESENT),
+        Clause(the("the film"), be_predicate(the("the film"), adjective("boring")), Form.PRESENT),
         "the film is boring",
         "la película es aburrida",
     ),
     (
-        Clause(the("the girl"), described(the("the girl"), adjective("bored")), Form.PRESENT),
+        Clause(the("the girl"), be_predicate(the("the girl"), adjective("bored")), Form.PRESENT),
         "the girl is bored",
         "la niña está aburrida",
     ),
     (
-        Clause(the("the soup"), described(the("the soup"), adjective("cold")), Form.PAST),
+        Clause(the("the soup"), be_predicate(the("the soup"), adjective("cold")), Form.PAST),
         "the soup was cold",
         "la sopa estaba fría",
     ),
     (
-        Clause(the("my brother"), Predicate(ESTAR).then(AT_HOME), Form.PRESENT),
+        Clause(the("my brother"), Predicate(ESTAR).followed_by(AT_HOME), Form.PRESENT),
         "my brother is at home",
         "mi hermano está en casa",
     ),
     (
-        Clause(the("the dog"), Predicate(ESTAR).then(located("under", "tree")), Form.PRESENT),
+        Clause(the("the dog"), Predicate(ESTAR).followed_by(located("under", "tree")), Form.PRESENT),
         "the dog is under the tree",
         "el perro está debajo del árbol",
     ),

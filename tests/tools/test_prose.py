@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 
 from builtin_data.prose import KINDS, texts
-from builtin_data.prose.templates import sections
-from builtin_data.prose.world import capitals
+from builtin_data.prose.templates import capitals, sections
 from clearhead.data import builtin
 
 

@@ -9,10 +9,9 @@ from random import Random
 import pytest
 
 from builtin_data.reviews import review, reviews
-from builtin_data.reviews.patterns import PATTERNS, denied, given_way
-from builtin_data.reviews.voice import Voice
+from builtin_data.reviews.patterns import PATTERNS, Reviewer, concession, negated_opposite
 from builtin_data.reviews.words import TOPICS
-from builtin_data.tags import TAGS, finished, tagged_sentences
+from builtin_data.tags import TAGS, punctuated, tagged_sentences
 from builtin_data.tags.patterns import PATTERNS as TAG_PATTERNS
 from clearhead.data import builtin
 from clearhead.data.examples import Labelled, Tagged
@@ -53,9 +52,9 @@ def test_words_of_praise_are_found_in_blame_and_the_other_way_round(labelled: tu
 def test_denial_and_giving_way_keep_the_opinion() -> None:
     film = TOPICS[0]
     for seed in range(50):
-        text = denied(Voice(Random(seed), film, liked=True))
+        text = negated_opposite(Reviewer(Random(seed), film, liked=True))
         assert any(word in text for word in (*film.bad,)), text
-        text = given_way(Voice(Random(seed), film, liked=False))
+        text = concession(Reviewer(Random(seed), film, liked=False))
         assert re.search(r"hated|regretted|unhappy|cold", text), text
 
 
@@ -67,7 +66,7 @@ def test_reviews_are_written_as_sentences(labelled: tuple[Labelled, ...]) -> Non
 
 def test_every_pattern_can_say_both() -> None:
     for pattern in set(PATTERNS):
-        both = {pattern(Voice(Random(1), topic, liked)) for topic in TOPICS for liked in (True, False)}
+        both = {pattern(Reviewer(Random(1), topic, liked)) for topic in TOPICS for liked in (True, False)}
         assert len(both) >= 2
     assert review(Random(3), True) != review(Random(3), False)
 
@@ -140,4 +139,4 @@ def test_neighbouring_tags_make_sense(tagged: tuple[Tagged, ...]) -> None:
 def test_every_tag_pattern_makes_a_sentence() -> None:
     for pattern in set(TAG_PATTERNS):
         for seed in range(20):
-            assert finished(pattern(Random(seed))).tokens[-1] in ".?"
+            assert punctuated(pattern(Random(seed))).tokens[-1] in ".?"

@@ -5,40 +5,21 @@ from __future__ import annotations
 import pytest
 
 from builtin_data.pairs.adjectives import adjective
-from builtin_data.pairs.clauses import (
-    Clause,
-    Form,
-    Predicate,
-    doing,
-)
-from builtin_data.pairs.commands import commanded, wanted
+from builtin_data.pairs.clauses import Clause, Form, Predicate, verb_phrase
+from builtin_data.pairs.commands import imperative, wanting_clause
 from builtin_data.pairs.errands import purpose
-from builtin_data.pairs.likes import LIKE, LOVE, hurting, pleasing, pleasing_to_do, wishing_to_do
+from builtin_data.pairs.likes import LIKE, LOVE, liking_clause, liking_to_do_clause, pain_clause, wishing_clause
 from builtin_data.pairs.nouns import noun
-from builtin_data.pairs.phrases import (
-    NounPhrase,
-    Phrase,
-    noun_phrase,
-)
+from builtin_data.pairs.phrases import NounPhrase, Phrase, noun_phrase
 from builtin_data.pairs.questions import HOW, WHAT, WHEN, WHERE, WHOM, WHY
-from builtin_data.pairs.reasons import feeling_of, linked
-from builtin_data.pairs.relatives import that, who
+from builtin_data.pairs.reasons import feeling_of, join_clauses
+from builtin_data.pairs.relatives import object_relative, subject_relative
 from builtin_data.pairs.shorthand import phrase, predicate
-from builtin_data.pairs.states import ESTAR, SER, described
-from builtin_data.pairs.subjects import (
-    HE,
-    SHE,
-    THEY,
-    WE,
-    WHO,
-    YOU,
-    I,
-    subject,
-    together,
-)
+from builtin_data.pairs.states import ESTAR, SER, be_predicate
+from builtin_data.pairs.subjects import HE, SHE, THEY, WE, WHO, YOU, I, subject, together
 from builtin_data.pairs.verbs import verb
 
-from .saying import ANA, BREAD, INES, LUIS, a, give, the
+from .phrases import ANA, BREAD, INES, LUIS, a, give, the
 
 STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
     # people as objects, pronouns, reflexives
@@ -48,15 +29,19 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
         "estamos visitando a mi abuela",
     ),
     (Clause(I, predicate("call + the doctor"), Form.PAST), "I called the doctor", "llamé al médico"),
-    (Clause(I, doing(verb("have"), phrase("two sisters")), Form.PRESENT), "I have two sisters", "tengo dos hermanas"),
+    (
+        Clause(I, verb_phrase(verb("have"), phrase("two sisters")), Form.PRESENT),
+        "I have two sisters",
+        "tengo dos hermanas",
+    ),
     (
         Clause(HE, Predicate(verb("help"), "me", pronoun="me"), Form.CONTINUOUS),
         "he is helping me",
         "él me está ayudando",
     ),
     (Clause(I, Predicate(verb("see", "ver"), "her", pronoun="la"), Form.WANT), "I want to see her", "quiero verla"),
-    (Clause(I, doing(verb("get up")), Form.PRESENT), "I get up", "me levanto"),
-    (Clause(WE, doing(verb("go to bed")), Form.HAVE_TO), "we have to go to bed", "tenemos que acostarnos"),
+    (Clause(I, verb_phrase(verb("get up")), Form.PRESENT), "I get up", "me levanto"),
+    (Clause(WE, verb_phrase(verb("go to bed")), Form.HAVE_TO), "we have to go to bed", "tenemos que acostarnos"),
     (Clause(the("my father"), give("me"), Form.PAST), "my father gave me a watch", "mi padre me dio un reloj"),
     (
         Clause(SHE, give("my sister"), Form.GOING),
@@ -65,19 +50,19 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
     ),
     # turned round
     (
-        pleasing(the("my brother"), LIKE, NounPhrase("apples", "las manzanas", "f", True, frozenset())),
+        liking_clause(the("my brother"), LIKE, NounPhrase("apples", "las manzanas", "f", True, frozenset())),
         "my brother likes apples",
         "a mi hermano le gustan las manzanas",
     ),
     (
-        pleasing(I, LOVE, NounPhrase("coffee", "el café", "m", False, frozenset())),
+        liking_clause(I, LOVE, NounPhrase("coffee", "el café", "m", False, frozenset())),
         "I love coffee",
         "me encanta el café",
     ),
-    (pleasing_to_do(SHE, LIKE, doing(verb("dance"))), "she likes to dance", "a ella le gusta bailar"),
-    (wishing_to_do(WE, BREAD), "we would like to eat bread", "nos gustaría comer pan"),
-    (hurting(I, noun("head")), "my head hurts", "me duele la cabeza"),
-    (hurting(ANA, noun("foot"), plural=True), "Ana's feet hurt", "a Ana le duelen los pies"),
+    (liking_to_do_clause(SHE, LIKE, verb_phrase(verb("dance"))), "she likes to dance", "a ella le gusta bailar"),
+    (wishing_clause(WE, BREAD), "we would like to eat bread", "nos gustaría comer pan"),
+    (pain_clause(I, noun("head")), "my head hurts", "me duele la cabeza"),
+    (pain_clause(ANA, noun("foot"), plural=True), "Ana's feet hurt", "a Ana le duelen los pies"),
     # going places
     (
         Clause(WE, Predicate(verb("go"), "to the market", "al mercado"), Form.CONTINUOUS),
@@ -104,8 +89,8 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
         "mi madre y yo comemos pan",
     ),
     (
-        linked(
-            Clause(the("the boy"), doing(verb("eat")), Form.CONTINUOUS, True),
+        join_clauses(
+            Clause(the("the boy"), verb_phrase(verb("eat")), Form.CONTINUOUS, True),
             Phrase("because", "porque"),
             feeling_of(the("the boy"), "sick"),
         ),
@@ -114,8 +99,8 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
     ),
     (
         Clause(
-            subject(that(a("the book"), Clause(I, doing(verb("read")), Form.CONTINUOUS))),
-            described(the("the book"), adjective("interesting")),
+            subject(object_relative(a("the book"), Clause(I, verb_phrase(verb("read")), Form.CONTINUOUS))),
+            be_predicate(the("the book"), adjective("interesting")),
             Form.PRESENT,
         ),
         "the book that I am reading is interesting",
@@ -123,7 +108,7 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
     ),
     (
         Clause(
-            subject(who(a("the woman"), predicate("read + a book"), Form.CONTINUOUS)),
+            subject(subject_relative(a("the woman"), predicate("read + a book"), Form.CONTINUOUS)),
             Predicate(SER, "my aunt", "mi tía"),
             Form.PRESENT,
         ),
@@ -131,20 +116,20 @@ STATEMENTS: list[tuple[Clause | Phrase, str, str]] = [
         "la mujer que está leyendo un libro es mi tía",
     ),
     (
-        wanted(I, the("my brother"), predicate("read + the book")),
+        wanting_clause(I, the("my brother"), predicate("read + the book")),
         "I want my brother to read the book",
         "quiero que mi hermano lea el libro",
     ),
-    (wanted(SHE, YOU, doing(verb("sleep"))), "she wants you to sleep", "ella quiere que duermas"),
+    (wanting_clause(SHE, YOU, verb_phrase(verb("sleep"))), "she wants you to sleep", "ella quiere que duermas"),
     (
-        wanted(YOU, I, predicate("open + the door"), asked=True),
+        wanting_clause(YOU, I, predicate("open + the door"), asked=True),
         "do you want me to open the door?",
         "¿quieres que yo abra la puerta?",
     ),
     # commands
-    (commanded(predicate("close + the window")), "close the window", "cierra la ventana"),
-    (commanded(predicate("open + the door"), negative=True), "do not open the door", "no abras la puerta"),
-    (commanded(doing(verb("set the table"))), "set the table", "pon la mesa"),
+    (imperative(predicate("close + the window")), "close the window", "cierra la ventana"),
+    (imperative(predicate("open + the door"), negative=True), "do not open the door", "no abras la puerta"),
+    (imperative(verb_phrase(verb("set the table"))), "set the table", "pon la mesa"),
 ]
 
 QUESTIONS: list[tuple[Phrase, str, str]] = [
@@ -156,58 +141,64 @@ QUESTIONS: list[tuple[Phrase, str, str]] = [
     ),
     (Clause(YOU, BREAD, Form.WANT, negative=True).question(), "don't you want to eat bread?", "¿no quieres comer pan?"),
     (
-        Clause(the("the girl"), doing(verb("eat")), Form.CONTINUOUS).asked(WHAT),
+        Clause(the("the girl"), verb_phrase(verb("eat")), Form.CONTINUOUS).wh_question(WHAT),
         "what is the girl eating?",
         "¿qué está comiendo la niña?",
     ),
-    (Clause(THEY, doing(verb("work")), Form.PRESENT).asked(WHERE), "where do they work?", "¿dónde trabajan ellos?"),
     (
-        Clause(YOU, Predicate(verb("go")), Form.CONTINUOUS).asked(Phrase("where", "adónde")),
+        Clause(THEY, verb_phrase(verb("work")), Form.PRESENT).wh_question(WHERE),
+        "where do they work?",
+        "¿dónde trabajan ellos?",
+    ),
+    (
+        Clause(YOU, Predicate(verb("go")), Form.CONTINUOUS).wh_question(Phrase("where", "adónde")),
         "where are you going?",
         "¿adónde vas?",
     ),
     (
-        Clause(THEY, Predicate(verb("arrive")), Form.PAST).asked(WHEN),
+        Clause(THEY, Predicate(verb("arrive")), Form.PAST).wh_question(WHEN),
         "when did they arrive?",
         "¿cuándo llegaron ellos?",
     ),
     (
-        Clause(the("the girl"), doing(verb("cry")), Form.CONTINUOUS).asked(WHY),
+        Clause(the("the girl"), verb_phrase(verb("cry")), Form.CONTINUOUS).wh_question(WHY),
         "why is the girl crying?",
         "¿por qué está llorando la niña?",
     ),
     (
-        Clause(YOU, doing(verb("visit", "visitar")), Form.CONTINUOUS).asked(WHOM),
+        Clause(YOU, verb_phrase(verb("visit", "visitar")), Form.CONTINUOUS).wh_question(WHOM),
         "who are you visiting?",
         "¿a quién estás visitando?",
     ),
     (
-        Clause(YOU, doing(verb("buy")), Form.PAST).asked(noun_phrase("how many", noun("apple"), plural=True)),
+        Clause(YOU, verb_phrase(verb("buy")), Form.PAST).wh_question(
+            noun_phrase("how many", noun("apple"), plural=True)
+        ),
         "how many apples did you buy?",
         "¿cuántas manzanas compraste?",
     ),
     (
-        Clause(YOU, doing(verb("drink")), Form.PRESENT).asked(noun_phrase("how much", noun("water"))),
+        Clause(YOU, verb_phrase(verb("drink")), Form.PRESENT).wh_question(noun_phrase("how much", noun("water"))),
         "how much water do you drink?",
         "¿cuánta agua bebes?",
     ),
     (
-        Clause(SHE, doing(verb("read")), Form.CONTINUOUS).asked(noun_phrase("which", noun("book"))),
+        Clause(SHE, verb_phrase(verb("read")), Form.CONTINUOUS).wh_question(noun_phrase("which", noun("book"))),
         "which book is she reading?",
         "¿qué libro está leyendo ella?",
     ),
     (
-        Clause(the("your mother"), Predicate(ESTAR), Form.PRESENT).asked(HOW),
+        Clause(the("your mother"), Predicate(ESTAR), Form.PRESENT).wh_question(HOW),
         "how is your mother?",
         "¿cómo está tu madre?",
     ),
     (
-        Clause(the("your cousin"), predicate("learn + German"), Form.GOING).asked(WHEN),
+        Clause(the("your cousin"), predicate("learn + German"), Form.GOING).wh_question(WHEN),
         "when is your cousin going to learn German?",
         "¿cuándo va a aprender alemán tu primo?",
     ),
     (
-        Clause(the("your friend"), doing(verb("take photos")), Form.WANT).asked(WHERE),
+        Clause(the("your friend"), verb_phrase(verb("take photos")), Form.WANT).wh_question(WHERE),
         "where does your friend want to take photos?",
         "¿dónde quiere tomar fotos tu amigo?",
     ),

@@ -11,7 +11,7 @@ from torch.optim import AdamW, Optimizer
 from clearhead.config import TrainConfig
 from clearhead.errors import RunError
 from clearhead.nn import (
-    Cosine,
+    CosineScore,
     Encoder,
     EncoderBlock,
     LearnedPositions,
@@ -33,7 +33,8 @@ class Model(nn.Module):
         self.positions = LearnedPositions(6, 11)
         relative = T5Relative(2)
         blocks = [
-            EncoderBlock(6, 2, attention=MultiHeadAttention(6, 2, score=Cosine(2), relative=relative)) for _ in range(2)
+            EncoderBlock(6, 2, attention=MultiHeadAttention(6, 2, score=CosineScore(2), relative=relative))
+            for _ in range(2)
         ]
         self.stack = Encoder(blocks)
         self.output = TokenOutput(6, 13)

@@ -1,4 +1,4 @@
-"""How the vocabularies are written down: one word to a line, its properties between bars."""
+"""The format of the vocabularies: one entry to a line, its fields separated by bars."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def rows(table: str, columns: int) -> Iterator[tuple[str, ...]]:
-    """The cells of every line, with empty cells where a line is shorter than `columns`.
+    """The cells of every line, padded with empty cells to `columns`.
 
     >>> list(rows("bread | pan", 3))
     [('bread', 'pan', '')]

@@ -100,6 +100,8 @@ def long_forward() -> Iterator[Measurement]:
 
 def text_to_batches() -> Iterator[Measurement]:
     """Read, tokenise and bucket Tatoeba en-es, or the built-in pairs if it is not downloaded."""
+    import numpy as np
+
     from clearhead.data import catalogue, read
     from clearhead.data.batches import Batches, padding_share
     from clearhead.data.hub import locate, origin
@@ -113,7 +115,9 @@ def text_to_batches() -> Iterator[Measurement]:
     sides = [[pair.source for pair in pairs], [pair.target for pair in pairs]]
     tokenizer = Tokenizer.train("bpe", (text for side in sides for text in side), size=8000)
     stamps["train the tokenizer"] = time.perf_counter() - begin
-    lengths = _lengths([tokenizer.encode_batch(side) for side in sides])
+    ids = [tokenizer.encode_batch(side) for side in sides]
+    # (N, 2), with the start and stop tokens that training adds
+    lengths = np.stack([np.fromiter((len(each) + 2 for each in side), dtype=np.int64) for side in ids], axis=1)
     stamps["encode"] = time.perf_counter() - begin
     batches = list(Batches(lengths, budget=4096, seed=1))
     stamps["bucket"] = time.perf_counter() - begin
@@ -121,13 +125,6 @@ def text_to_batches() -> Iterator[Measurement]:
     yield Measurement(f"read, tokenise and bucket {name}", stamps["bucket"], "s", 10.0, detail)
     wasted = 100 * padding_share(lengths, batches)
     yield Measurement(f"padding of {name} at 4,096 tokens", wasted, "%", 5.0, {"batches": len(batches)})
-
-
-def _lengths(sides: list[list[list[int]]]) -> Any:
-    """Tokens of each side (N, 2), with the start and stop tokens that training adds."""
-    import numpy as np
-
-    return np.stack([np.fromiter((len(ids) + 2 for ids in side), dtype=np.int64) for side in sides], axis=1)
 
 
 def start_up() -> Iterator[Measurement]:

@@ -24,17 +24,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from clearhead.bench.marian import marian, translate
 from clearhead.bench.measure import MakeTurn, Measurement, Turn, side_by_side_apart
+from clearhead.bench.peers import marian, translate
 from clearhead.data import read
 from clearhead.decode import Prompts, Settings, SpecialTokens, generate, generate_batch
 from clearhead.engines.ct2 import PATIENCE, Ct2Engine, open_ct2
 from clearhead.engines.ct2_export import export, library, numbers
-from clearhead.engines.native.compiler import load_library
 from clearhead.engines.native.engine import NativeEngine
-from clearhead.engines.threads import cores
+from clearhead.engines.native.library import cores, load_library
 from clearhead.engines.torchscript import TorchScriptEngine
-from clearhead.models.initialise import initialise
+from clearhead.models.build import initialise
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.tasks.translate import TranslateModel, Translator
 
@@ -141,7 +140,7 @@ def candidates(size: Size, cell: Cell, peers: bool, folder: Path) -> dict[str, M
     found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, partial(TorchScriptEngine, many=True))}
     if load_library() is not None:
         found[COMPILED] = partial(our_turn, size, cell, _compiled)
-        found[COMPILED_INT8] = partial(our_turn, size, cell, _compiled_int8)
+        found[COMPILED_INT8] = partial(our_turn, size, cell, partial(_compiled, int8=True))
     if peers:
         found[TRANSFORMERS] = partial(transformers_turn, size, cell)
         found[CT2] = partial(ct2_turn, size, cell, folder, "float32")
@@ -177,9 +176,8 @@ def sources_of(size: Size, cell: Cell) -> Tensor:
 def our_turn(size: Size, cell: Cell, engine: Callable[[Seq2Seq], Any]) -> Tuned:
     """Our engine with one thread, two threads, and two streams of half the sentences each."""
     stepper, source = engine(network_of(size)), sources_of(size, cell)
-    settings = [
-        partial(_with_threads, threads, partial(generate_ids, stepper, source, cell.beams)) for threads in THREADS
-    ]
+    turn = partial(generate_ids, stepper, source, cell.beams)
+    settings = [partial(_with_threads, threads, turn) for threads in THREADS]
     if cell.batch > 1:
         settings.append(partial(_with_threads, 1, partial(_in_streams, stepper, source, cell.beams)))
     return Tuned(settings)
@@ -189,10 +187,6 @@ def _compiled(network: Seq2Seq, int8: bool = False) -> NativeEngine:
     code = load_library()
     assert code is not None
     return NativeEngine(network, code, int8=int8)
-
-
-def _compiled_int8(network: Seq2Seq) -> NativeEngine:
-    return _compiled(network, int8=True)
 
 
 @torch.inference_mode()
@@ -307,13 +301,8 @@ def converted(model: Translator, folder: Path, examples: Sequence[Sequence[int]]
 def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
     """Our torch engine."""
     model = Translator.load(TEXT_MODEL)
-    turn = partial(
-        generate_batch,
-        TorchScriptEngine(cast(Any, model.network), many=True),
-        sources,
-        special_of(model),
-        Settings(beam_width=BEAMS),
-    )
+    engine = TorchScriptEngine(cast(Any, model.network), many=True)
+    turn = partial(generate_batch, engine, sources, special_of(model), Settings(beam_width=BEAMS))
     return partial(_with_threads, threads, turn)
 
 

@@ -63,10 +63,10 @@ LONG = 8192
 
 def run(peers: bool) -> Iterator[Measurement]:
     """Yield every figure as soon as it is measured."""
-    yield from of_plain_forward(Translator(), length=64, rounds=40)
+    yield from against_plain_forward(Translator(), length=64, rounds=40)
     yield memory_of_one_head(LONG)
     for length, rounds in LENGTHS.items():
-        yield from of_peers(GPT2, length, measured(GPT2, length, peers, rounds))
+        yield from against_peers(GPT2, length, measured(GPT2, length, peers, rounds))
     if peers and not has_lens():
         yield Measurement("packages that are not installed and not compared with: transformer-lens", 1, "")
 
@@ -74,14 +74,14 @@ def run(peers: bool) -> Iterator[Measurement]:
 # --- against a plain forward pass ---
 
 
-def of_plain_forward(size: Translator, length: int, rounds: int) -> Iterator[Measurement]:
+def against_plain_forward(size: Translator, length: int, rounds: int) -> Iterator[Measurement]:
     """A translator with `length` tokens on both sides: plain, with all weights captured, with one head captured."""
     network, texts = our_translator(size), tuple(torch.randint(1, size.vocabulary, (2, 1, length)))
     one = f"decoder.{size.layers // 2}.cross.weights"
     candidates = {
         PLAIN: lambda: network(*texts),
-        ALL: lambda: seen(network, texts, "*.weights"),
-        ONE: lambda: seen(network, texts, one, heads=size.heads - 1),
+        ALL: lambda: captured(network, texts, "*.weights"),
+        ONE: lambda: captured(network, texts, one, heads=size.heads - 1),
     }
     with torch.inference_mode():
         taken = side_by_side(candidates, rounds)
@@ -99,7 +99,7 @@ def our_translator(size: Translator) -> Any:
     return build_network(config, Sizes(vocabulary=size.vocabulary)).eval()
 
 
-def seen(
+def captured(
     network: Any, inputs: tuple[Tensor, ...], pattern: str, heads: int | None = None, stop: bool = False
 ) -> Mapping[str, Tensor]:
     """The probes that match the pattern in one forward pass."""
@@ -135,7 +135,7 @@ def memory_of_one_head(length: int) -> Measurement:
 # --- against other packages ---
 
 
-def of_peers(size: Gpt, length: int, rounds: Sequence[Round]) -> Iterator[Measurement]:
+def against_peers(size: Gpt, length: int, rounds: Sequence[Round]) -> Iterator[Measurement]:
     """The time of each candidate, and ours relative to each peer."""
     what, taken = f"{size}, {length:,} tokens", medians(rounds)
     lens = {"transformer-lens": version("transformer-lens")} if LENS in taken else {}
@@ -155,9 +155,9 @@ def measured(size: Gpt, length: int, peers: bool, rounds: int) -> list[Round]:
     ours, ids = our_gpt(size), torch.randint(1, size.vocabulary, (1, length))
     candidates: dict[str, Callable[[], object]] = {
         PLAIN: lambda: ours(ids),
-        ALL: lambda: seen(ours, (ids,), "*.weights"),
-        ALONE: lambda: seen(ours, (ids,), "*.weights", stop=True),
-        ONE: lambda: seen(ours, (ids,), f"decoder.{size.layers // 2}.self.weights", heads=size.heads - 1),
+        ALL: lambda: captured(ours, (ids,), "*.weights"),
+        ALONE: lambda: captured(ours, (ids,), "*.weights", stop=True),
+        ONE: lambda: captured(ours, (ids,), f"decoder.{size.layers // 2}.self.weights", heads=size.heads - 1),
     }
     return rounds_together(candidates | (their_candidates(size, ours, ids) if peers else {}), rounds)
 
@@ -167,7 +167,7 @@ def their_candidates(size: Gpt, ours: Any, ids: Tensor) -> dict[str, Callable[[]
     theirs: Any = transformers_gpt2(size, "eager").eval()
     copy_gpt2(theirs, ours)
     attentions = theirs(ids, output_attentions=True).attentions
-    for our, their in zip(seen(ours, (ids,), "*.weights", stop=True).values(), attentions, strict=True):
+    for our, their in zip(captured(ours, (ids,), "*.weights", stop=True).values(), attentions, strict=True):
         torch.testing.assert_close(our, their, rtol=1e-3, atol=1e-5)
     found: dict[str, Callable[[], object]] = {
         TRANSFORMERS: lambda: theirs(ids, output_attentions=True),

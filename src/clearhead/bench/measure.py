@@ -55,7 +55,6 @@ class Measurement:
         return "" if self.limit is None else f"{sign} {self.limit:g} {self.unit}".rstrip()
 
     def document(self) -> dict[str, Any]:
-        """For `--json` and `--out`."""
         return {**asdict(self), "holds": self.holds}
 
 
@@ -95,7 +94,6 @@ def median_ratio(rounds: Sequence[Round], ours: str, theirs: str) -> float:
 
 
 def _rounds(turns: Mapping[str, Callable[[], float]], repeats: int, warm_up: int) -> list[Round]:
-    """All rounds but the first `warm_up`."""
     return [{name: turn() for name, turn in turns.items()} for _ in range(warm_up + repeats)][warm_up:]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.output import Json, console, print_json, print_table
+from clearhead.cli.common import Json, console, print_json, print_table
 
 
 def bench(
@@ -23,12 +23,12 @@ def bench(
 
     Alternatives take turns in one run; keep the machine otherwise idle.
     """
-    from clearhead.bench import suites
+    from clearhead.bench import find_suite
     from clearhead.bench.measure import machine
     from clearhead.errors import ConfigError
     from clearhead.files import write_text
 
-    suite = suites.find(name, peers)
+    suite = find_suite(name, peers)
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"cannot write {out}: there is no folder {out.parent}")
     results = []

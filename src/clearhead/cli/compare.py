@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.output import Json, console, print_json, print_table
+from clearhead.cli.common import Json, console, print_json, print_table
 
 
 def compare(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.output import Json, print_json
+from clearhead.cli.common import Json, print_json
 
 app = typer.Typer(help="Show every setting, its default and its meaning.", no_args_is_help=True)
 

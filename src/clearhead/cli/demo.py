@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.output import Json, console, print_json, save_svg
+from clearhead.cli.common import Json, console, print_json, save_svg
 
 if TYPE_CHECKING:
     from rich.console import Console
     from torch import Tensor
 
     from clearhead import Model
+    from clearhead.look.views.steps import Step
 
 # With these settings a model learns the built-in pairs in a minute and a half on two cores.
 SETTINGS = (
@@ -142,7 +144,7 @@ def _show_steps(out: Path | None, as_json: bool) -> None:
         save_svg(screen, out, title="clearhead demo --steps")
 
 
-def _print_steps(out: Console, words: list[str], vector: Tensor, query: Tensor, steps: dict[str, Any]) -> None:
+def _print_steps(out: Console, words: list[str], vector: Tensor, query: Tensor, steps: dict[str, Step]) -> None:
     from rich import box
     from rich.table import Column, Table
     from rich.text import Text
@@ -184,7 +186,7 @@ def _print_weights(out: Console, words: list[str], weights: Tensor) -> None:
     out.print("  clearhead bench core              how fast this machine is")
 
 
-def _row(numbers: Any) -> str:
+def _row(numbers: Iterable[float] | Tensor) -> str:
     return "(" + ", ".join(f"{round(float(number), 2):g}" for number in numbers) + ")"
 
 

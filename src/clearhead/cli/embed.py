@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import ModelPath, is_typed
-from clearhead.cli.output import Json, print_json, progress_counter, stdin_lines
+from clearhead.cli.common import Json, ModelPath, is_typed, print_json, progress_counter, stdin_lines
 
 
 def embed(

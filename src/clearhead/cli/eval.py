@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.options import ModelPath
-from clearhead.cli.output import Json, console, print_json, print_table
+from clearhead.cli.common import Json, ModelPath, console, print_json, print_table
 
 if TYPE_CHECKING:
     from clearhead.tasks.base.task import Evaluation

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import ModelPath
-from clearhead.cli.output import Json, console, notes, print_json
+from clearhead.cli.common import Json, ModelPath, console, notes, print_json
 from clearhead.errors import ConfigError
 from clearhead.look.render.figure import WIDTHS
 from clearhead.look.view import VIEWS, ViewOptions, check_suffix

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.output import Json, console, print_json
+from clearhead.cli.common import Json, console, print_json
 
 if TYPE_CHECKING:
     from clearhead.run import Description
@@ -22,8 +22,14 @@ def models(
     """List the models that come with Clearhead, or show one card."""
     if name is None:
         _list(as_json)
+        return
+    from clearhead.run import describe, find, read_card
+
+    place = find(name)
+    if as_json:
+        print_json(asdict(describe(place)) | {"card": read_card(place)})
     else:
-        _show(name, as_json)
+        typer.echo(read_card(place).rstrip("\n"))
 
 
 def _list(as_json: bool) -> None:
@@ -38,16 +44,6 @@ def _list(as_json: bool) -> None:
             _print(model, width)
     else:
         typer.echo("No model comes with this package; train one: clearhead train translate --data builtin")
-
-
-def _show(name: str, as_json: bool) -> None:
-    from clearhead.run import describe, find, read_card
-
-    place = find(name)
-    if as_json:
-        print_json(asdict(describe(place)) | {"card": read_card(place)})
-    else:
-        typer.echo(read_card(place).rstrip("\n"))
 
 
 def _print(model: Description, width: int) -> None:

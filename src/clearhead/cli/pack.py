@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import ModelPath
-from clearhead.cli.output import Json, console, print_json, print_table
+from clearhead.cli.common import Json, ModelPath, console, print_json, print_table
 
 
 def pack(

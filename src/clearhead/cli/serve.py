@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.output import Json, print_json
+from clearhead.cli.common import Json, print_json
 from clearhead.errors import ConfigError
 
 Token = Annotated[
@@ -37,8 +37,8 @@ def serve(
     Ctrl-C or SIGTERM stops the service after the requests in progress are answered.
     """
     try:
-        from clearhead.serve.limits import Limits
         from clearhead.serve.registry import Service
+        from clearhead.serve.security import Limits
         from clearhead.serve.server import Address, run
     except ModuleNotFoundError as missing:
         raise ConfigError(f"serving needs {missing.name}: pip install 'clearhead[studio]'") from None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.output import Json, print_json
+from clearhead.cli.common import Json, print_json
 from clearhead.errors import ConfigError
 
 FIRST = "en-es"  # the model that the page opens with

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.options import ModelPath
-from clearhead.cli.output import Json, print_json
+from clearhead.cli.common import Json, ModelPath, print_json
 
 
 def tag(

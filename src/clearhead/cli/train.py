@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clearhead.cli.common import Json, console, print_json
 from clearhead.cli.eval import print_scores
-from clearhead.cli.output import Json, console, print_json
 from clearhead.tasks import TASKS
 
 if TYPE_CHECKING:

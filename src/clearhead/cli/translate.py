@@ -8,46 +8,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clearhead.cli.options import (
-    Beams,
-    Diversity,
+from clearhead.cli.common import (
     Engine,
-    Groups,
     Int8,
-    LengthPenalty,
-    MinP,
+    Json,
     ModelPath,
-    NoRepeat,
-    Penalty,
-    Seed,
-    TopK,
-    TopP,
     is_typed,
+    notes,
+    print_json,
+    progress_counter,
+    stdin_lines,
+    with_search_options,
 )
-from clearhead.cli.output import Json, notes, print_json, progress_counter, stdin_lines
 
 if TYPE_CHECKING:
     from clearhead import Candidate
 
 
+@with_search_options
 def translate(
     model: ModelPath,
+    search: dict[str, Any],
     text: Annotated[
         str | None, typer.Argument(help="The text to translate; without it, the lines of standard input.")
     ] = None,
-    beams: Beams = None,
     n_best: Annotated[int, typer.Option(help="Translations of each text, best first.")] = 1,
-    length_penalty: LengthPenalty = 1.0,
-    groups: Groups = 1,
-    diversity: Diversity = 0.0,
     coverage_penalty: Annotated[float, typer.Option(help="Penalty for parts of the source that are not read.")] = 0.0,
-    no_repeat: NoRepeat = 0,
-    repetition_penalty: Penalty = 1.0,
     temperature: Annotated[float, typer.Option(help="Above 0, sample instead of searching.")] = 0.0,
-    top_k: TopK = None,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
-    seed: Seed = None,
     engine: Engine = "auto",
     int8: Int8 = False,
     as_json: Json = False,
@@ -61,22 +48,9 @@ def translate(
 
     loaded = clearhead.load(model, engine, int8)
     loaded.require("translate")
-    settings = Settings.create(
-        beam_width=(1 if temperature else max(4, n_best)) if beams is None else beams,
-        n_best=n_best,
-        length_penalty=length_penalty,
-        beam_groups=groups,
-        diversity_penalty=diversity,
-        coverage_penalty=coverage_penalty,
-        no_repeat_ngram=no_repeat,
-        repetition_penalty=repetition_penalty,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        seed=seed,
-        return_logprobs=as_json,
-    )
+    search.setdefault("beam_width", 1 if temperature else max(4, n_best))
+    search |= {"n_best": n_best, "coverage_penalty": coverage_penalty, "temperature": temperature}
+    settings = Settings(**search, return_logprobs=as_json)
     sources = [text] if text is not None else stdin_lines()
     if as_json:
         given = list(sources)
@@ -91,6 +65,6 @@ def translate(
             count()
 
 
-def _record(source: str, found: Sequence[Candidate]) -> dict[str, Any]:
+def _record(source: str, found: Sequence[Candidate]) -> dict[str, object]:
     several = [{"translation": each.text, "score": each.score} for each in found]
     return {"text": source, **several[0], "others": several[1:]}

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from clearhead.data.batches import Cursor, generator, share
 from clearhead.errors import DataError
-from clearhead.text import Tokenizer, pieces
+from clearhead.text import Tokenizer, split_chunks
 
 CHUNK = 1 << 19  # characters encoded at once
 SAMPLE = 1 << 14  # tokens at each end of a file that identify it
@@ -138,7 +138,7 @@ def _chunks(blocks: Iterable[str]) -> Iterator[list[tuple[str, bool]]]:
     chunk: list[tuple[str, bool]] = []
     characters = 0
     for block in blocks:
-        parts = list(pieces(block))
+        parts = list(split_chunks(block))
         for number, piece in enumerate(parts, start=1):
             chunk.append((piece, number == len(parts)))
             characters += len(piece)

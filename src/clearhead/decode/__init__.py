@@ -12,56 +12,26 @@ Settings, rows and the text of a stream do not import torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from clearhead.decode.rows import EndReason, Hypothesis, Prompts, Row, Token
-from clearhead.decode.settings import Settings
+from clearhead.decode.settings import EndReason, Hypothesis, Prompts, Row, Settings, Token
 from clearhead.decode.stream import TextStream, text_pieces
+from clearhead.registry import lazy_exports
 
 if TYPE_CHECKING:
-    from clearhead.decode.batch import SpecialTokens, generate_batch
     from clearhead.decode.beam import BeamCandidate, BeamObserver, beam_search
-    from clearhead.decode.loop import TokenLoop, generate, stream_tokens
-    from clearhead.decode.stepper import ExtendedStepper, Stepper
+    from clearhead.decode.loop import SpecialTokens, TokenLoop, generate, generate_batch, stream_tokens
+    from clearhead.decode.stepper import Stepper
 
-_NEED_TORCH = {
-    "BeamCandidate": "beam",
-    "BeamObserver": "beam",
-    "ExtendedStepper": "stepper",
-    "SpecialTokens": "batch",
-    "Stepper": "stepper",
-    "TokenLoop": "loop",
-    "beam_search": "beam",
-    "generate": "loop",
-    "generate_batch": "batch",
-    "stream_tokens": "loop",
-}
+__all__ = ["EndReason", "Hypothesis", "Prompts", "Row", "Settings", "TextStream", "Token", "text_pieces"]
+__all__ += ["BeamCandidate", "BeamObserver", "beam_search"]
+__all__ += ["SpecialTokens", "Stepper", "TokenLoop", "generate", "generate_batch", "stream_tokens"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _NEED_TORCH:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"{__name__}.{_NEED_TORCH[name]}"), name)
-
-
-__all__ = [
-    "BeamCandidate",
-    "BeamObserver",
-    "EndReason",
-    "ExtendedStepper",
-    "Hypothesis",
-    "Prompts",
-    "Row",
-    "Settings",
-    "SpecialTokens",
-    "Stepper",
-    "TextStream",
-    "Token",
-    "TokenLoop",
-    "beam_search",
-    "generate",
-    "generate_batch",
-    "stream_tokens",
-    "text_pieces",
-]
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        **dict.fromkeys(("BeamCandidate", "BeamObserver", "beam_search"), "beam"),
+        **dict.fromkeys(("SpecialTokens", "TokenLoop", "generate", "generate_batch", "stream_tokens"), "loop"),
+        "Stepper": "stepper",
+    },
+)

@@ -27,16 +27,8 @@ import torch
 from torch import Tensor
 
 from clearhead.decode.logits import ANY_TOKEN, apply_processors, force_token, logits_processors
-from clearhead.decode.rows import Hypothesis, Prompts, Row
-from clearhead.decode.settings import Settings
-from clearhead.decode.stepper import (
-    Stepper,
-    best,
-    last_logits,
-    part_length,
-    select_rows,
-    step_with_attention,
-)
+from clearhead.decode.settings import Hypothesis, Prompts, Row, Settings
+from clearhead.decode.stepper import Stepper, best, last_logits, part_length, select_rows, step_with_attention
 
 CandidateState = Literal["kept", "dropped", "finished"]
 
@@ -166,14 +158,11 @@ class BeamGroup:
         prompts = [list(rows[i].prompt[:shared]) for i in open_rows]
         self._unread = torch.tensor(prompts, dtype=torch.int64, device=device)  # (R, T) tokens to read before a choice
         self._coverage: Tensor | None = None  # (R, S) attention to each source position so far
-        self._searches = [
-            _Search(rows[i], self._first_beams(number, ids))
-            for number, (i, ids) in enumerate(zip(open_rows, prompts, strict=True))
-        ]
-
-    def _first_beams(self, row: int, ids: list[int]) -> list[_Beam]:
-        """One beam for each group: the beams of a group are equal until the first choice."""
-        return [_Beam(row, group, ids, [0.0] * len(ids), 0.0) for group in range(self.settings.beam_groups)]
+        self._searches = []
+        for number, (i, ids) in enumerate(zip(open_rows, prompts, strict=True)):
+            # One beam for each group: the beams of a group are equal until the first choice.
+            groups = range(self.settings.beam_groups)
+            self._searches.append(_Search(rows[i], [_Beam(number, g, ids, [0.0] * len(ids), 0.0) for g in groups]))
 
     @property
     def rows(self) -> list[Row]:
@@ -344,7 +333,6 @@ class BeamGroup:
             search.beams = [_Beam(next(row), *beam[1:]) for beam in search.beams]
 
     def _drop(self, kept: list[_Search]) -> None:
-        """Go on with these searches alone."""
         self._searches = kept
         rows = list(dict.fromkeys(beam.row for search in kept for beam in search.beams))
         self._select(rows, len(self._unread))

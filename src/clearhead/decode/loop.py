@@ -5,14 +5,15 @@
     while loop.active:
         loop.step()
 
-`generate` and `stream_tokens` are the loop for prompts that start together, `batch.generate_batch` for many sources.
+`generate` and `stream_tokens` are the loop for prompts that start together, `generate_batch` for many sources: those of
+similar length are read together, and the results come back in order.
 
 Rows that are added together share a state of the model. Prompts of unequal length need no padding: all rows read the
 tokens of the shortest prompt at once, and from then on one token per step each, the next one of their prompt while it
 lasts, then the one they have chosen. So all rows of a state are equally long, and each has read what it would have read
 alone. Groups that were added at different times stay apart, unless the model can merge states of unequal length.
 
-    B rows, T tokens, V vocabulary
+    B rows, T tokens, S source tokens, V vocabulary
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import chain
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from clearhead.decode.beam import BeamGroup
 from clearhead.decode.logits import (
     ANY_TOKEN,
-    LogitsProcessor,
-    Sampler,
     apply_processors,
     force_token,
     logits_processors,
     make_sampler,
     row_generator,
 )
-from clearhead.decode.rows import EndReason, Hypothesis, Prompts, Row, Token
-from clearhead.decode.settings import Settings
+from clearhead.decode.settings import EndReason, Hypothesis, Prompts, Row, Settings, Token
 from clearhead.decode.stepper import Stepper, last_logits, part_length, select_rows
 from clearhead.errors import ConfigError
 
@@ -137,26 +138,16 @@ def _fail(rows: Sequence[Row], problem: Exception) -> None:
             row.on_error(row, problem)
 
 
-@dataclass(frozen=True, eq=False)
 class _Policy:
     """How the next token is chosen, for all rows with the same settings."""
 
-    processors: list[LogitsProcessor]
-    sampler: Sampler
-    is_random: bool
-    needs_tokens: bool  # whether a processor depends on the tokens so far
-    return_logprobs: bool
+    def __init__(self, settings: Settings):
+        self.processors, self.sampler = logits_processors(settings), make_sampler(settings)
+        self.is_random, self.return_logprobs = settings.temperature > 0, settings.return_logprobs
+        self.needs_tokens = settings.repetition_penalty != 1 or settings.no_repeat_ngram > 0  # those so far
 
 
-@lru_cache(maxsize=256)
-def _policy(settings: Settings) -> _Policy:
-    return _Policy(
-        logits_processors(settings),
-        make_sampler(settings),
-        settings.temperature > 0,
-        settings.repetition_penalty != 1 or settings.no_repeat_ngram > 0,
-        settings.return_logprobs,
-    )
+_policy = lru_cache(maxsize=256)(_Policy)
 
 
 @dataclass(eq=False)
@@ -187,7 +178,6 @@ class _Member:
         return self.prefix[generated] if generated < len(self.prefix) else ANY_TOKEN
 
     def take(self, token: int, logprob: float, score: float, logits: Tensor | None) -> None:
-        """Add a token, call the callbacks, and finish the row if it is the last."""
         row = self.row
         end: EndReason | None = None
         if self.policy.return_logprobs:
@@ -210,15 +200,6 @@ class _Member:
         length = max(1, len(self.logprobs))
         score = self.score / length**self.row.settings.length_penalty
         return Hypothesis(self.row.generated, score, tuple(self.logprobs))
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """The chosen tokens of some rows, all lists of the same length."""
-
-    tokens: list[int]
-    logprobs: list[float]
-    scores: list[float]
 
 
 class SampleGroup:
@@ -262,8 +243,13 @@ class SampleGroup:
         count = min(part_length(len(self._members)), *(member.unread for member in self._members))
         ids = [member.row.ids[member.read : member.read + count] for member in self._members]
         logits, self.state = self.model.step(torch.tensor(ids, device=self.device), self.state)  # (B, T, V)
-        self._check_vocabulary(logits.size(-1))
-        self._pass_prompt_logits(logits)
+        if not self._checked:
+            for member in self._members:
+                member.row.settings.check_vocabulary(logits.size(-1))
+            self._checked = True
+        for member, own in zip(self._members, logits, strict=True) if self._wants_prompt else ():
+            if member.row.on_prompt is not None and member.read < member.begin:
+                member.row.on_prompt(own[: member.begin - member.read].float(), member.read)
         for member in self._members:
             member.read += count
         self._choose(last_logits(logits))
@@ -275,17 +261,6 @@ class SampleGroup:
         if len(kept) < len(self._members):
             self.state = select_rows(self.model, self.state, kept, len(self._members), self.device)
             self._members = [self._members[i] for i in kept]
-
-    def _check_vocabulary(self, size: int) -> None:
-        if not self._checked:
-            for member in self._members:
-                member.row.settings.check_vocabulary(size)
-            self._checked = True
-
-    def _pass_prompt_logits(self, logits: Tensor) -> None:
-        for member, each in zip(self._members, logits, strict=True) if self._wants_prompt else ():
-            if member.row.on_prompt is not None and member.read < member.begin:
-                member.row.on_prompt(each[: member.begin - member.read].float(), member.read)
 
     @property
     def _wants_prompt(self) -> bool:
@@ -302,14 +277,14 @@ class SampleGroup:
                 batches[member.policy, length].append(i)
         chosen: list[tuple[int, int, float, float]] = []  # row, token, log-probability, score
         for rows in batches.values():
-            choice = self._choose_batch([self._members[i] for i in rows], _rows_of(logits, rows))
-            chosen += zip(rows, choice.tokens, choice.logprobs, choice.scores, strict=True)
+            own = logits if len(rows) == len(logits) else logits[rows]
+            chosen += zip(rows, *self._choose_batch([self._members[i] for i in rows], own), strict=True)
         for i, token, logprob, score in sorted(chosen) if len(batches) > 1 else chosen:
             member = self._members[i]
             member.take(token, logprob, score, logits[i] if member.row.keep_logits else None)
 
-    def _choose_batch(self, members: Sequence[_Member], logits: Tensor) -> _Choice:
-        """Rows with one policy, logits (B, V)."""
+    def _choose_batch(self, members: Sequence[_Member], logits: Tensor) -> tuple[list[int], list[float], list[float]]:
+        """Rows with one policy, logits (B, V) -> the token of each, its log-probability and its score."""
         policy = members[0].policy
         forced = [member.forced() for member in members]
         processed = logits
@@ -323,11 +298,73 @@ class SampleGroup:
         token = policy.sampler(processed, random)  # (B,)
         if not policy.return_logprobs:
             nothing = [math.nan] * len(members)
-            return _Choice(token.tolist(), nothing, nothing)
+            return token.tolist(), nothing, nothing
         total, index = logits.logsumexp(-1), token.unsqueeze(1)  # (B,), (B, 1)
         own, score = (x.gather(1, index).squeeze(1) - total for x in (logits, processed))
-        return _Choice(token.tolist(), own.tolist(), score.tolist())
+        return token.tolist(), own.tolist(), score.tolist()
 
 
-def _rows_of(logits: Tensor, rows: list[int]) -> Tensor:
-    return logits if len(rows) == len(logits) else logits[rows]
+# --- many sources ---
+
+BATCH = 64  # sources read together
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The ids of padding, start and stop."""
+
+    pad: int
+    start: int
+    stop: int
+
+
+class SourceStepper(Stepper, Protocol):
+    """A stepper that first reads a source."""
+
+    def start(self, source: Tensor, /) -> Any:
+        """Padded sources (B, S) -> the state before the first token."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+
+def generate_batch(
+    model: SourceStepper,
+    sources: Sequence[Sequence[int]],
+    special: SpecialTokens,
+    settings: Settings,
+    rows: int = BATCH,
+    threads: int = 1,
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each source, the best first; a text is at most `source_limit` long.
+
+    With several threads as many batches are computed side by side: worth it where a step releases Python's lock.
+    """
+    device = next(model.parameters()).device
+
+    def compute(indices: Sequence[int]) -> list[list[Hypothesis]]:
+        limits = [source_limit(sources[i], settings) for i in indices]
+        prompts = Prompts([[special.start]] * len(indices), special.stop, limits, row_seeds=indices, device=device)
+        stopped = [torch.tensor([*sources[i], special.stop]) for i in indices]
+        with torch.inference_mode():
+            state = model.start(pad_sequence(stopped, batch_first=True, padding_value=special.pad).to(device))  # (B, S)
+        return generate(model, state, prompts, settings)
+
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+    batches = [order[first : first + rows] for first in range(0, len(order), rows)]
+    batches.reverse()  # the longest first: what is left at the end is short
+    parallel = threads > 1 and len(batches) > 1
+    found = list(_pool(threads).map(compute, batches)) if parallel else [compute(batch) for batch in batches]
+    by_source = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
+    return [by_source[i] for i in range(len(sources))]
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """One pool for the process: the C library keeps memory for every new thread."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="clearhead-batch")
+
+
+def source_limit(source: Sequence[int], settings: Settings) -> int:
+    """The maximum number of tokens generated for a source: twice its length and 12, and no more than max_tokens."""
+    return min(settings.max_tokens, 2 * len(source) + 12)

@@ -1,21 +1,16 @@
-"""The model as the token loop sees it: a Stepper, and what some steppers can do beyond it.
+"""The model as the token loop sees it.
 
 S source positions, B rows, T tokens, V vocabulary
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from clearhead.errors import ConfigError
-
-if TYPE_CHECKING:
-    from clearhead.decode.rows import Hypothesis, Prompts
-    from clearhead.decode.settings import Settings
 
 PART = 512  # prompt tokens of a row that are read in one step
 PART_OF_BATCH = 1024  # prompt tokens of all rows that are read in one step: their logits (B, T, V) take memory
@@ -23,7 +18,17 @@ SPAN = 64  # logits of which one maximum is taken
 
 
 class Stepper(Protocol):
-    """A model that reads tokens and predicts the next one; its state is opaque to the search."""
+    """A model that reads tokens and predicts the next one; its state is opaque to the search.
+
+    It may have more methods, of which the search uses those that are there:
+
+        step_with_attention(ids, state)         like `step`, with the attention to the source (B, T, S) in the middle,
+                                                in which padding has the weight 1
+        best(logits, count)                     what `rank` returns, faster
+        can_search(state, prompts, settings)    whether `search` supports these settings from this state
+        search(state, prompts, settings)        what `generate` returns, without Python between two tokens
+        merge([state, …])                       one state with the rows of all, whose lengths may differ; or None
+    """
 
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
         """The next tokens (B, T) -> logits (B, T, V) of what follows each, and the new state."""
@@ -31,30 +36,6 @@ class Stepper(Protocol):
 
     def reorder(self, state: Any, rows: Tensor) -> Any:
         """The state in which row i is what row rows[i] was; the old state must not be used any more."""
-        ...
-
-
-class ExtendedStepper(Stepper, Protocol):
-    """The optional methods of a stepper: the search uses those that a model has."""
-
-    def step_with_attention(self, ids: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """Like `step`, with the attention to the source (B, T, S) in the middle; the weight of padding is 1."""
-        ...
-
-    def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """What `rank` returns, faster."""
-        ...
-
-    def can_search(self, state: Any, prompts: Prompts, settings: Settings) -> bool:
-        """Whether `search` supports these settings from this state."""
-        ...
-
-    def search(self, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
-        """What `generate` returns, without Python between two tokens."""
-        ...
-
-    def merge(self, states: Sequence[Any]) -> Any | None:
-        """One state with the rows of all, whose lengths may differ; None where they cannot be merged."""
         ...
 
 

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from clearhead.decode import Hypothesis, Prompts, Settings, SpecialTokens, generate, generate_batch
-from clearhead.decode.batch import source_limit
+from clearhead.decode.loop import source_limit
 from clearhead.engines.ct2_export import POSITIONS, export, library, unique
-from clearhead.engines.threads import cores
+from clearhead.engines.native.library import cores
 from clearhead.errors import EngineError
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import Seq2Seq
@@ -206,7 +206,6 @@ class Ct2Engine:
         return scored
 
     def _options(self, settings: Settings) -> dict[str, Any]:
-        """The options of translation and generation."""
         options: dict[str, Any] = {
             "repetition_penalty": settings.repetition_penalty,
             "no_repeat_ngram_size": settings.no_repeat_ngram,
@@ -243,12 +242,8 @@ def _unsupported_settings(settings: Settings, translates: bool) -> Iterator[str]
     if settings.return_logprobs and settings.repetition_penalty != 1:
         yield f"return_logprobs with repetition_penalty={settings.repetition_penalty}"
     if settings.beam_width > 1:  # it renormalises after banning tokens, and scores a prefix as certain
-        for name in (
-            "no_repeat_ngram",
-            "repetition_penalty",
-            "banned_tokens",
-            *(("prefix_tokens",) if translates else ()),
-        ):
+        names = ("no_repeat_ngram", "repetition_penalty", "banned_tokens")
+        for name in (*names, "prefix_tokens") if translates else names:
             if getattr(settings, name) != getattr(Settings, name):
                 yield f"{name}={getattr(settings, name)} with beam_width={settings.beam_width}: its texts would differ"
     if not translates:
@@ -337,7 +332,6 @@ def check(network: Network, engine: Ct2Engine, special: SpecialTokens, examples:
 
 
 def _random_texts(size: int, special: SpecialTokens) -> list[list[int]]:
-    """Rows of any tokens but padding."""
     random = torch.Generator().manual_seed(1)
     rows = [torch.randint(size, (length,), generator=random).tolist() for length in RANDOM_LENGTHS]
     return [[token for token in row if token != special.pad] for row in rows]

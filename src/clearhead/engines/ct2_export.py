@@ -19,11 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import EngineError
+from clearhead.models.build import TokenInput
 from clearhead.models.config import ModelConfig
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import Seq2Seq
-from clearhead.nn import NoRelativePositions, softmax
-from clearhead.nn.native import NativeNorm
+from clearhead.nn import MultiHeadAttention, NoRelativePositions, T5Relative, softmax
+from clearhead.nn.norm import NativeNorm
 from clearhead.nn.scores import dot_scale
 from clearhead.text import UNKNOWN
 
@@ -145,7 +146,6 @@ def _language_model(specs: Any, network: LanguageModel) -> Any:
 
 
 def _sizes(specs: Any, network: Seq2Seq | LanguageModel) -> dict[str, Any]:
-    """The settings of both stacks."""
     config, block, scheme = network.config, _first_block(network), _scheme(network)
     feed_forward = block.feed_forward.native_form()
     return {
@@ -166,7 +166,6 @@ def _sizes(specs: Any, network: Seq2Seq | LanguageModel) -> dict[str, Any]:
 
 
 def _set_tokens(spec: Any, vocabulary: list[str], start: int, stop: int) -> None:
-    """The names of the tokens, and which of them are special."""
     spec.config.unk_token = UNKNOWN if UNKNOWN in vocabulary else vocabulary[start]
     spec.config.bos_token, spec.config.eos_token = vocabulary[start], vocabulary[stop]
     spec.config.layer_norm_epsilon = 1e-5  # of all our norms
@@ -178,8 +177,7 @@ def _set_tokens(spec: Any, vocabulary: list[str], start: int, stop: int) -> None
         spec.register_vocabulary(vocabulary)
 
 
-def _fill_input(stack: Any, embedding: Any, own: Any, network: Seq2Seq | LanguageModel) -> None:
-    """Token vectors and their positions."""
+def _fill_input(stack: Any, embedding: Any, own: TokenInput, network: Seq2Seq | LanguageModel) -> None:
     embedding.weight = _weight(own.tokens.table.weight)  # (N, D)
     stack.scale_embeddings = own.tokens.scale
     if _scheme(network) == "":
@@ -189,7 +187,6 @@ def _fill_input(stack: Any, embedding: Any, own: Any, network: Seq2Seq | Languag
 
 
 def _fill_stack(stack: Any, module: Any, config: ModelConfig) -> None:
-    """Every block, and the norm after them."""
     for layer, block in zip(stack.layer, module.blocks, strict=True):
         _fill_self_attention(layer.self_attention, block.self_attention)
         if hasattr(layer, "attention"):
@@ -202,39 +199,34 @@ def _fill_stack(stack: Any, module: Any, config: ModelConfig) -> None:
 
 def _fill_norms(layer: Any, block: Any, config: ModelConfig) -> None:
     """The norms of a block: one inside each of its parts, or one on each side of them."""
-    if config.placement == "around":
-        _fill_norms_around(layer, block)
-        return
     crosses = hasattr(layer, "attention")
-    _fill_norm(layer.self_attention.layer_norm, block.residual1.norm)
-    _fill_norm(layer.ffn.layer_norm, (block.residual3 if crosses else block.residual2).norm)
+    first, last = block.residual1, block.residual3 if crosses else block.residual2
+    if config.placement == "around":
+        _fill_norm(layer.input_layer_norm, first.norm)
+        _fill_norm(layer.post_attention_layer_norm, first.outer_norm)
+        _fill_norm(layer.pre_feedforward_layer_norm, last.norm)
+        _fill_norm(layer.post_feedforward_layer_norm, last.outer_norm)
+        if crosses:
+            _fill_norm(layer.external_pre_encoder_attention_layer_norm, block.residual2.norm)
+            _fill_norm(layer.external_post_encoder_attention_layer_norm, block.residual2.outer_norm)
+        return
+    _fill_norm(layer.self_attention.layer_norm, first.norm)
+    _fill_norm(layer.ffn.layer_norm, last.norm)
     if crosses:
         _fill_norm(layer.attention.layer_norm, block.residual2.norm)
 
 
-def _fill_norms_around(layer: Any, block: Any) -> None:
-    crosses = hasattr(layer, "attention")
-    last = block.residual3 if crosses else block.residual2
-    _fill_norm(layer.input_layer_norm, block.residual1.norm)
-    _fill_norm(layer.post_attention_layer_norm, block.residual1.outer_norm)
-    _fill_norm(layer.pre_feedforward_layer_norm, last.norm)
-    _fill_norm(layer.post_feedforward_layer_norm, last.outer_norm)
-    if crosses:
-        _fill_norm(layer.external_pre_encoder_attention_layer_norm, block.residual2.norm)
-        _fill_norm(layer.external_post_encoder_attention_layer_norm, block.residual2.outer_norm)
-
-
-def _fill_self_attention(attention: Any, own: Any) -> None:
+def _fill_self_attention(attention: Any, own: MultiHeadAttention) -> None:
     """Queries, keys and values by one product."""
     _fill_linear(attention.linear[0], own.query, own.key, own.value)
     _fill_linear(attention.linear[1], own.output)
     _fill_scale(attention, own)
-    if own.relative.scheme == "t5":
+    if isinstance(own.relative, T5Relative):
         attention.relative_attention_bias = _weight(own.relative.table.weight)  # (buckets, H)
         attention.relative_attention_max_distance = torch.tensor(own.relative.longest, dtype=torch.int32).numpy()
 
 
-def _fill_cross_attention(attention: Any, own: Any) -> None:
+def _fill_cross_attention(attention: Any, own: MultiHeadAttention) -> None:
     """Keys and values by one product."""
     _fill_linear(attention.linear[0], own.query)
     _fill_linear(attention.linear[1], own.key, own.value)
@@ -242,7 +234,7 @@ def _fill_cross_attention(attention: Any, own: Any) -> None:
     _fill_scale(attention, own)
 
 
-def _fill_scale(attention: Any, own: Any) -> None:
+def _fill_scale(attention: Any, own: MultiHeadAttention) -> None:
     """The factor of q · k, where it is not the library's 1 / √K."""
     scale = dot_scale(own.kernel.score, own.key_dim)
     if scale != own.key_dim**-0.5:
@@ -272,5 +264,4 @@ def _fill_linear(linear: Any, *parts: nn.Linear) -> None:
 
 
 def _weight(tensor: Tensor) -> Any:
-    """A float32 array."""
     return tensor.detach().float().cpu().contiguous().numpy()

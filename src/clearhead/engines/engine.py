@@ -25,10 +25,9 @@ from clearhead.decode import (
     generate_batch,
     stream_tokens,
 )
-from clearhead.engines.native.compiler import load_cached, load_library
 from clearhead.engines.native.engine import NativeEngine
-from clearhead.engines.threads import cores
-from clearhead.engines.torchscript import TorchScriptEngine
+from clearhead.engines.native.library import cores, load_cached, load_library
+from clearhead.engines.torchscript import TorchScriptEngine, torchscript_engine
 from clearhead.errors import ConfigError, EngineError, nearest
 
 if TYPE_CHECKING:
@@ -41,31 +40,15 @@ INT8_SAMPLE = 32  # texts on which the loss of int8 weights is measured
 
 
 class Engine(Stepper, Protocol):
-    """A network made faster. Its logits equal the network's up to rounding."""
-
-    @staticmethod
-    def unsupported_features(network: Any) -> list[str]:
-        """What keeps this engine from running a network; empty where it can."""
-        ...
+    """A network, or a faster way to compute its steps: the logits are equal up to rounding."""
 
     def start(self, *source: Tensor, window: int | None = None) -> Any:
-        """The state before the first token."""
+        """The state before the first token; a language model may read through a `window`."""
         ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Those of the network."""
         ...
-
-    def can_search(self, state: Any, prompts: Prompts, settings: Settings) -> bool:
-        """Whether `search` does the whole search, from this state with these settings."""
-        ...
-
-    def search(self, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
-        """What `decode.generate` returns."""
-        ...
-
-
-FAST_ENGINES: dict[str, type[Engine]] = {"compiled": NativeEngine, "torch": TorchScriptEngine}
 
 
 @dataclass
@@ -102,7 +85,7 @@ class Engines:
         if self.int8 and stepper is self._native and self._int8_texts < min(INT8_SAMPLE, len(sources)):
             self._int8_texts = min(INT8_SAMPLE, len(sources))
             sample = slice(self._int8_texts)
-            self.on_note(str(int8_loss(self.network, sources[sample], found[sample], special, settings)))
+            self.on_note(int8_loss(self.network, sources[sample], found[sample], special, settings))
         return found
 
     def stream(
@@ -131,22 +114,19 @@ class Engines:
             self._ct2 = open_ct2(self.network, names, special, self.folder, examples=examples, int8=self.int8)
         return self._ct2
 
-    def stepper(self, texts: int = 1, settings: Settings | None = None) -> Any:
+    def stepper(self, texts: int = 1, settings: Settings | None = None) -> Engine:
         """The engine for this many texts, or the network itself: it alone returns its attention."""
+        network: Engine = self.network
         if self.network_changed:
-            return self.network
+            return network
         native_only = self.engine == "compiled" or self.int8
         if settings is not None and settings.coverage_penalty and not native_only:
-            return self.network
+            return network
         if self._native is None and self.engine != "torch":
             self._native = self._require_native() if native_only else self._native_if_cheap(texts)
         if self._native is None and texts >= COMPILE_MIN_TEXTS and isinstance(self._torch, TorchScriptEngine):
             self._torch.prepare()
         return self._native or self._torch
-
-    def unsupported_features(self, engine: str) -> list[str]:
-        """What keeps an engine (compiled or torch) from running this network; empty where it can."""
-        return FAST_ENGINES[engine].unsupported_features(self.network)
 
     @property
     def network_changed(self) -> bool:
@@ -157,11 +137,12 @@ class Engines:
         return _fingerprint(self.network) != self._loaded
 
     @cached_property
-    def _torch(self) -> Any:
-        return self.network if self.unsupported_features("torch") else TorchScriptEngine(self.network)
+    def _torch(self) -> Engine:
+        engine: Engine = torchscript_engine(self.network)
+        return engine
 
     def _require_native(self) -> NativeEngine:
-        if reasons := self.unsupported_features("compiled"):
+        if reasons := NativeEngine.unsupported_features(self.network):
             raise EngineError(f"the engine compiled cannot run this model: {reasons[0]}; use the engine torch")
         library = load_library()
         if library is None:
@@ -173,7 +154,7 @@ class Engines:
 
     def _native_if_cheap(self, texts: int) -> NativeEngine | None:
         """The native engine, if it is compiled already or there are enough texts to compile it for."""
-        if self.unsupported_features("compiled"):
+        if NativeEngine.unsupported_features(self.network):
             return None
         library = load_library() if texts >= COMPILE_MIN_TEXTS else load_cached()
         return None if library is None else NativeEngine(self.network, library)
@@ -185,31 +166,11 @@ def _fingerprint(network: Any) -> list[tuple[int, ...]]:
     Objects are compared by id, which is cheap enough for every call: all of them live as long as the network does.
     torch counts the changes in place of a tensor in `_version`.
     """
-    modules = [
-        (id(module), len(module._forward_hooks), len(module._forward_pre_hooks), *_patched_functions(module))
-        for module in network.modules()
-    ]
+    modules = []
+    for module in network.modules():
+        patched = (id(each) for each in vars(module).values() if callable(each))  # a replaced `forward`, for example
+        modules.append((id(module), len(module._forward_hooks), len(module._forward_pre_hooks), *patched))
     return [*modules, *((id(weight), weight._version) for weight in network.parameters() if not weight.is_inference())]
-
-
-def _patched_functions(module: Any) -> Iterator[int]:
-    """Functions among the attributes of a module itself, a replaced `forward` for example."""
-    return (id(each) for each in vars(module).values() if callable(each))
-
-
-@dataclass(frozen=True)
-class Int8Loss:
-    """What int8 weights cost, on some texts."""
-
-    texts: int
-    same: int  # texts that are the same as with float32
-    logprob: float  # how much lower the log-probability of a token is on average, by the network in float32
-
-    def __str__(self) -> str:
-        return (
-            f"int8 weights: {self.same} of {self.texts} texts are the same as with float32, "
-            f"and a token's log-probability is lower by {self.logprob:.4f} on average"
-        )
 
 
 def int8_loss(
@@ -218,15 +179,18 @@ def int8_loss(
     found: Sequence[Sequence[Hypothesis]],
     special: SpecialTokens,
     settings: Settings,
-) -> Int8Loss:
-    """Generate the same texts in float32, and score both by the network in float32."""
+) -> str:
+    """What int8 weights cost, in a sentence: the same texts are generated in float32, and both scored in float32."""
     exact = generate_batch(network, sources, special, settings)
     both = [(a[0].ids, b[0].ids) for a, b in zip(found, exact, strict=True)]
     lower = [
         _mean_logprob(network, source, b, special) - _mean_logprob(network, source, a, special)
         for source, (a, b) in zip(sources, both, strict=True)
     ]
-    return Int8Loss(len(both), sum(a == b for a, b in both), sum(lower) / max(1, len(lower)))
+    return (
+        f"int8 weights: {sum(a == b for a, b in both)} of {len(both)} texts are the same as with float32, "
+        f"and a token's log-probability is lower by {sum(lower) / max(1, len(lower)):.4f} on average"
+    )
 
 
 @torch.inference_mode()

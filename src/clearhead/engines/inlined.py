@@ -5,6 +5,8 @@ Queries, keys and values come from one product, caches are written in place, and
 function, which calls an operation in half the time that Python needs; without TorchScript the same function runs in
 Python.
 
+All parts map (B, D) -> (B, D):
+
     B rows about M sentences, S tokens seen, H heads, G key-value heads, K key size, V value size, D width
 """
 
@@ -18,7 +20,7 @@ from torch.nn import functional as F
 import clearhead.nn as parts
 from clearhead.nn import DecoderBlock, MultiHeadAttention
 from clearhead.nn.attention import share_heads
-from clearhead.nn.native import FeedForwardForm
+from clearhead.nn.feedforward import FeedForwardForm
 from clearhead.nn.positions import apply_rotary
 from clearhead.nn.scores import dot_scale
 
@@ -90,18 +92,13 @@ class SelfAttention(nn.Module):
 
     def __init__(self, layer: MultiHeadAttention):
         super().__init__()
-        self.heads, self.groups, self.key_dim, self.value_dim = (
-            layer.heads,
-            layer.kv_heads,
-            layer.key_dim,
-            layer.value_dim,
-        )
+        self.heads, self.groups = layer.heads, layer.kv_heads
+        self.key_dim, self.value_dim = layer.key_dim, layer.value_dim
         self.project = FusedLinear(layer.query, layer.key, layer.value, scale=_scale(layer))
         self.output = FusedLinear(layer.output)
         self.widths = [self.heads * self.key_dim, self.groups * self.key_dim, self.groups * self.value_dim]
 
     def forward(self, x: Tensor, cache: SelfKV, number: int) -> Tensor:
-        """(B, D) -> (B, D)."""
         keys, values, first, last = cache.keys[number], cache.values[number], cache.first, cache.last
         rows, seen = x.size(0), last + 1 - first
         q, k, v = torch.split_with_sizes(self.project(x), self.widths, dim=1)
@@ -181,7 +178,6 @@ class FeedForwardLayer(nn.Module):
         self.activation = nn.ReLU() if part.activation == "relu" else nn.GELU()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, D) -> (B, D)."""
         return self.outer(self.activation(self.inner(x)))
 
 
@@ -194,7 +190,6 @@ class GatedFeedForward(nn.Module):
         self.inner, self.outer = FusedLinear(part.gate, part.inner), FusedLinear(part.outer)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, D) -> (B, D)."""
         gate, inner = self.inner(x).chunk(2, dim=1)
         return self.outer(F.silu(gate) * inner)
 
@@ -203,7 +198,6 @@ class NoCross(nn.Module):
     """The cross-attention of a language model, which has none."""
 
     def forward(self, x: Tensor, _across: CrossKV, _number: int) -> Tensor:
-        """x as it is."""
         return x
 
 
@@ -215,7 +209,6 @@ class Cross(nn.Module):
         self.residual, self.attention = Residual(block.residual2), CrossAttention(block.cross_attention)
 
     def forward(self, x: Tensor, source: CrossKV, number: int) -> Tensor:
-        """(B, D) -> (B, D)."""
         keys, values, inner = source.keys[number], source.values[number], self.residual.before(x)
         if len(source.added) > 0:
             mixed = self.attention.joined(inner, keys, values, source.added[number])
@@ -237,7 +230,6 @@ class Block(nn.Module):
         self.feed_forward = FeedForwardLayer(part) if part.gate is None else GatedFeedForward(part)
 
     def forward(self, x: Tensor, cache: SelfKV, source: CrossKV, number: int) -> Tensor:
-        """(B, D) -> (B, D)."""
         return self.rest(x, self.attention(self.residual_self.before(x), cache, number), source, number)
 
     def rest(self, x: Tensor, mixed: Tensor, source: CrossKV, number: int) -> Tensor:

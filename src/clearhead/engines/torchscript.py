@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.decode.logits import ANY_TOKEN
-from clearhead.decode.rows import Hypothesis, Prompts
-from clearhead.decode.settings import Settings
+from clearhead.decode.settings import Hypothesis, Prompts, Settings
 from clearhead.decode.stepper import part_length, rank
 from clearhead.engines.inlined import (
     Block,
@@ -31,15 +30,11 @@ from clearhead.engines.inlined import (
     scripted,
     select_sources,
 )
-from clearhead.engines.native.embedding import TokenVectors
-from clearhead.engines.native.layout import (
-    is_decoder,
-    unsupported_parts,
-)
-from clearhead.engines.native.search import is_plain, starts_equally
-from clearhead.models.assemble import smaller_window
+from clearhead.engines.native.engine import is_plain_search
+from clearhead.engines.native.layout import TokenVectors, unsupported_parts
+from clearhead.models.build import smaller_window
 from clearhead.models.lm import LanguageModel
-from clearhead.models.seq2seq import AttentionWriter
+from clearhead.models.seq2seq import EncoderDecoder
 from clearhead.nn import Mask, MultiHeadAttention
 from clearhead.nn.attention import fused_attention
 
@@ -69,15 +64,13 @@ class TorchScriptState:
     def make_room(self, rows: int, tokens: int) -> None:
         """Make room for new tokens, and drop those outside the window; a language model starts with one row for all."""
         if self.window is not None and self.held > 2 * self.window:
-            self.keys, self.values = ([self._last(x, self.window) for x in each] for each in (self.keys, self.values))
+            kept = slice(self.held - self.window, self.held)
+            self.keys, self.values = ([x[:, :, kept].clone() for x in each] for each in (self.keys, self.values))
             self.first = self.length - self.window
         have, _, room, _ = self.keys[0].shape
         if self.held + tokens > room or rows > have:
             room = max(room, 2 * (self.held + tokens))
             self.keys, self.values = ([self._longer(x, rows, room) for x in each] for each in (self.keys, self.values))
-
-    def _last(self, cache: Tensor, count: int) -> Tensor:
-        return cache[:, :, self.held - count : self.held].clone()
 
     def _longer(self, cache: Tensor, rows: int, room: int) -> Tensor:
         new = cache.new_empty(rows, cache.size(1), room, cache.size(3))
@@ -104,7 +97,7 @@ class TorchScriptState:
 class TorchScriptEngine:
     """A model whose modules are inlined; a Stepper like the model itself."""
 
-    def __init__(self, network: AttentionWriter | LanguageModel, *, many: bool = False):
+    def __init__(self, network: EncoderDecoder | LanguageModel, *, many: bool = False):
         """`many`: compile at once, because many steps will be made."""
         self.network = network
         self.stack = network.decoder_stack
@@ -123,12 +116,9 @@ class TorchScriptEngine:
     @staticmethod
     def unsupported_features(network: Any) -> list[str]:
         """What this engine lacks for a network; empty where it has everything."""
-        if not is_decoder(network):
-            return ["it is not a Transformer that generates tokens"]
-        return list(unsupported_parts(network.decoder_stack))
+        return unsupported_parts(network)
 
     def prepare(self) -> None:
-        """Compile TorchScript."""
         self.one_token, self.rank = self._scripts
 
     @cached_property
@@ -140,9 +130,8 @@ class TorchScriptEngine:
 
     @torch.inference_mode()
     def start(self, *source: Tensor, window: int | None = None) -> TorchScriptState:
-        """The state before the first token, the source read if there is one; `window` as for a language model."""
         rows, cross = 1, CrossKV([], [], [], None)
-        if isinstance(self.network, AttentionWriter):
+        if isinstance(self.network, EncoderDecoder):
             memory, real = self.network.encode(*source)  # (B, S, D), (B, 1, S)
             rows, cross = len(memory), self._cross_kv(memory, real)
         parts, new = [block.attention for block in self.blocks], self.inlined.output.weight.new_empty
@@ -169,7 +158,6 @@ class TorchScriptEngine:
 
     @torch.inference_mode()
     def step(self, ids: Tensor, state: TorchScriptState) -> tuple[Tensor, TorchScriptState]:
-        """The next tokens (B, T) -> logits (B, T, V) of what follows each."""
         rows, tokens = ids.shape
         state.make_room(rows, tokens)
         x = self.vectors.embed_tokens(ids, state.length).view(rows * tokens, -1)
@@ -184,15 +172,11 @@ class TorchScriptEngine:
             self.prepare()
         last = state.held
         first = 0 if state.window is None else max(0, last + 1 - state.window)
-        rotations, biases = self._rotations(state.length), self._biases(first, last, x.device)
-        logits: Tensor = self.one_token(
-            x, SelfKV(state.keys, state.values, first, last, rotations, biases), state.source
-        )
+        cos_sin = (each.cos_sin(state.length, 1) for each in self.relatives)
+        rotations = [torch.cat(tables) for tables in cos_sin if tables is not None]  # of each layer, (2, K)
+        cache = SelfKV(state.keys, state.values, first, last, rotations, self._biases(first, last, x.device))
+        logits: Tensor = self.one_token(x, cache, state.source)
         return logits
-
-    def _rotations(self, position: int) -> list[Tensor]:
-        """Of each layer with rotary positions, (2, K): cosines and sines of a position."""
-        return [torch.cat(found) for each in self.relatives if (found := each.cos_sin(position, 1)) is not None]
 
     def _biases(self, first: int, last: int, device: torch.device) -> list[Tensor]:
         """Of each layer with a position bias, (H, S)."""
@@ -224,22 +208,17 @@ class TorchScriptEngine:
         return output
 
     def can_search(self, state: TorchScriptState, prompts: Prompts, settings: Settings) -> bool:
-        """Whether TorchScript can do the whole search."""
-        rows = len(prompts.ids)
-        limits = prompts.limits(settings)
-        in_order = not state.source.keys or state.sentence == list(range(rows))
-        if not (self._is_for_script(state, settings) and in_order and starts_equally(state.length, prompts, limits)):
-            return False
-        end = len(prompts.ids[0]) + max(limits)
-        return rows * end <= MAX_PREALLOCATED and self.vectors.reach(end)
-
-    def _is_for_script(self, state: TorchScriptState, settings: Settings) -> bool:
-        """Whether `generate_greedily` supports this."""
-        plain = (
-            is_plain(settings) and settings.beam_width == 1 and not settings.return_logprobs and state.window is None
-        )
+        """Whether `generate_greedily`, in TorchScript, can do the whole search."""
+        greedy = settings.beam_width == 1 and not settings.return_logprobs
         relative = any(each.cos_sin(0, 1) is not None or each.bias is not None for each in self.relatives)
-        return plain and not relative and self.one_token is not self.inlined
+        if not greedy or relative or state.window is not None or self.one_token is self.inlined:
+            return False
+        rows = len(prompts.ids)
+        in_order = not state.source.keys or state.sentence == list(range(rows))
+        if not in_order or not is_plain_search(state.length, prompts, settings):
+            return False
+        end = len(prompts.ids[0]) + max(prompts.limits(settings))
+        return rows * end <= MAX_PREALLOCATED and self.vectors.reach(end)
 
     @torch.inference_mode()
     def search(self, state: TorchScriptState, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
@@ -265,12 +244,10 @@ class TorchScriptEngine:
         return [[Hypothesis([token for token in row if token not in (ANY_TOKEN, stop)])] for row in generated.tolist()]
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits (B, V) -> the largest (B, count), descending, their tokens, and log Σ exp of each row (B,)."""
         found: tuple[Tensor, Tensor, Tensor] = self.rank(logits, count)
         return found
 
     def reorder(self, state: TorchScriptState, rows: Tensor) -> TorchScriptState:
-        """The state in which row i is what row rows[i] was."""
         if state.length == 0 and not state.source.keys:  # a language model starts with one row for all
             return state
         return state.reordered(rows)

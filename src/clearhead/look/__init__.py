@@ -1,15 +1,14 @@
 """Looking inside models: everything that a model computes on the way to its answer.
 
 probes            named probes, and `capture` for any tensor of any layer
-attention         weights and scores of one attention call by the explicit equation; lstm: cell states
+attention         weights and scores of one attention call by the explicit equation
 inputs            `PreparedInput`: one item as a network reads it
-build, generation from a network and an input to a `Look`, of a given text or during generation
-attention_log     the attention of one example at each evaluation of a training
+build             from a network and an input to a `Look`, of a given text or during generation
 look, record      `Look`: tokens, weights, scores, queries, keys, values, hidden states; its data and file format
 foreign           the same for torch and transformers modules
-interventions     switch off, average or patch parts of a model; effects: what that changes
+interventions     switch off, average or patch parts of a model, and measure what that changes
 view, views/      `VIEWS`: one file per view, with its analysis, JSON, figure and terminal output
-beams, units      the tree of a beam search; units and directions that follow a feature of the text
+units             units and directions that follow a feature of the text
 render/           figures, terminal output, HTML pages, notebook widgets
 
 The names below can be imported from `clearhead.look`; they load what they need (torch) when they are first used.
@@ -17,14 +16,13 @@ The names below can be imported from `clearhead.look`; they load what they need 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from clearhead.registry import lazy_exports
 
 if TYPE_CHECKING:
-    from clearhead.look.beams import BeamTree
-    from clearhead.look.effects import trace
     from clearhead.look.foreign import look_at
-    from clearhead.look.interventions import heads_off, layers_off, mask_off, patched, positions_off, scale_off
+    from clearhead.look.interventions import heads_off, layers_off, mask_off, patched, positions_off, scale_off, trace
     from clearhead.look.look import Look
     from clearhead.look.probes import capture
     from clearhead.look.record import AttentionRecord, LookRecord
@@ -33,10 +31,11 @@ if TYPE_CHECKING:
     from clearhead.look.render.terminal import head_labels, show_bars, show_heads, show_matrix
     from clearhead.look.render.text import coloured_text
     from clearhead.look.view import VIEWS, LookView, Model, View, ViewOptions, show
+    from clearhead.look.views.beam import BeamTree
 
 _MODULES = {
     "AttentionRecord": "record",
-    "BeamTree": "beams",
+    "BeamTree": "views.beam",
     "COLUMN": "render.figure",
     "Figure": "render.figure",
     "Look": "look",
@@ -63,15 +62,11 @@ _MODULES = {
     "show_bars": "render.terminal",
     "show_heads": "render.terminal",
     "show_matrix": "render.terminal",
-    "trace": "effects",
+    "trace": "interventions",
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
+__getattr__, __dir__ = lazy_exports(__name__, _MODULES)
 
 __all__ = [
     "COLUMN",

@@ -42,7 +42,7 @@ class AttentionCall:
 
     def of(self, heads: Sequence[int]) -> AttentionCall:
         """The call restricted to some heads, with keys and values repeated for each."""
-        count = self.q.size(1)
+        count, bias = self.q.size(1), self.bias
         group = [head * self.k.size(1) // count for head in heads]
         return replace(
             self,
@@ -50,7 +50,7 @@ class AttentionCall:
             q=self.q[:, heads],
             k=self.k[:, group],
             v=self.v[:, group],
-            bias=self.bias and bias_for_heads(self.bias, heads),
+            bias=None if bias is None else lambda queries, keys: bias(queries, keys)[heads],
             mixed=self.mixed[:, heads],
         )
 
@@ -96,7 +96,6 @@ class AttentionCall:
 
     @property
     def _rows_at_once(self) -> int:
-        """The number of queries in a strip."""
         return max(1, STRIP // max(1, self.q.size(0) * self.q.size(1) * self.k.size(2)))
 
     def _whole(self) -> Tensor:
@@ -172,7 +171,7 @@ def _lowest_above_diagonal(queries: int, keys: int, dtype: torch.dtype, device: 
     return torch.full((queries, keys), torch.finfo(dtype).min, dtype=dtype, device=device).triu_()
 
 
-SEEN: dict[str, Callable[[AttentionCall], Tensor]] = {
+CALL_TENSORS: dict[str, Callable[[AttentionCall], Tensor]] = {
     "weights": AttentionCall.weights,
     "scores": AttentionCall.scores,
     "visible": AttentionCall.visible,
@@ -194,8 +193,3 @@ def score_for_heads(score: Score, heads: Sequence[int], count: int) -> Score:
         return scores
 
     return score_these
-
-
-def bias_for_heads(bias: Bias, heads: Sequence[int]) -> Bias:
-    """The position bias of some heads."""
-    return lambda queries, keys: bias(queries, keys)[heads]

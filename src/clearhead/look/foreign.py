@@ -29,10 +29,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError
-from clearhead.look.build import evaluating
+from clearhead.look.build import evaluation_mode
 from clearhead.look.inputs import patch_names
 from clearhead.look.look import Look
-from clearhead.look.record import AttentionRecord
+from clearhead.look.probes import removing
+from clearhead.look.record import TENSORS, AttentionRecord
 from clearhead.nn import scaled_dot, softmax
 from clearhead.nn.attention import share_heads, split_heads
 
@@ -50,7 +51,11 @@ def look_at(
     `tokens` are the token strings of the input, by stack if there are two; without them tokens are numbered. `choices`
     are the names of the logits; the output of a plain module counts as its logits.
     """
-    calls, hidden, output = _record(module, inputs)
+    with evaluation_mode(module), torch.no_grad(), attention_calls(module) as calls, _block_calls(module) as blocks:
+        if isinstance(inputs, Mapping):
+            output = module(**inputs)
+        else:
+            output = module(*([inputs] if isinstance(inputs, Tensor) else inputs))
     if not calls:
         raise ProbeError(f"{type(module).__name__} did not attend: no nn.MultiheadAttention or transformers layer ran")
     kinds = _by_kind(calls)
@@ -63,7 +68,7 @@ def look_at(
         text=text,
         attention={kind: _attention_record(kind, layers, names) for kind, layers in kinds.items()},
         tokens=names,
-        hidden=_hidden_states(kinds, hidden),
+        hidden=_hidden_states(kinds, blocks),
         logits=logits,
         output=_answer(logits, choices),
         choices=choices,
@@ -79,14 +84,6 @@ class BlockCall:
     path: str
     input: Tensor  # (T, D)
     output: Tensor  # (T, D)
-
-
-def _record(module: nn.Module, inputs: Inputs) -> tuple[list[AttentionLayer], list[BlockCall], Any]:
-    """AttentionLayer the module once: its attention calls, its block calls, and its output."""
-    with evaluating(module), torch.no_grad(), attention_calls(module) as calls, _block_calls(module) as blocks:
-        if isinstance(inputs, Mapping):
-            return calls, blocks, module(**inputs)
-        return calls, blocks, module(*([inputs] if isinstance(inputs, Tensor) else inputs))
 
 
 # --- kinds, layers and blocks ---
@@ -106,12 +103,8 @@ def _block_calls(module: nn.Module) -> Iterator[list[BlockCall]]:
             # A batch of one in either dimension: (1, T, D) or (T, 1, D) -> (T, D).
             calls.append(BlockCall(members[block], *(each.reshape(-1, each.size(-1)).cpu() for each in (x, y))))
 
-    hooks = [block.register_forward_hook(record, with_kwargs=True) for block in members]
-    try:
+    with removing(block.register_forward_hook(record, with_kwargs=True) for block in members):
         yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _by_kind(calls: Sequence[AttentionLayer]) -> dict[str, list[AttentionLayer]]:
@@ -131,21 +124,13 @@ def _by_kind(calls: Sequence[AttentionLayer]) -> dict[str, list[AttentionLayer]]
 
 
 def _attention_record(kind: str, layers: Sequence[AttentionLayer], names: Mapping[str, list[str]]) -> AttentionRecord:
-    rows, columns = {
-        "encoder.self": ("encoder", "encoder"),
-        "decoder.self": ("decoder", "decoder"),
-        "decoder.cross": ("decoder", "encoder"),
-    }[kind]
+    stack = kind.split(".")[0]
     return AttentionRecord(
-        rows=names[rows],
-        columns=names[columns],
+        rows=names[stack],
+        columns=names["encoder" if kind == "decoder.cross" else stack],
         causal=kind == "decoder.self" and not bool(layers[0].visible.triu(1).any()),
         visible=layers[0].visible,
-        weights=[layer.weights for layer in layers],
-        scores=[layer.scores for layer in layers],
-        query=[layer.query for layer in layers],
-        key=[layer.key for layer in layers],
-        value=[layer.value for layer in layers],
+        **{name: [getattr(layer, name) for layer in layers] for name in TENSORS},
     )
 
 
@@ -155,18 +140,14 @@ def _hidden_states(
     """The input of the first block of a stack, and the output of each; a block is the member of a list that attends."""
     found = {}
     for stack in ("encoder", "decoder"):
-        attending = [call.path for call in kinds.get(f"{stack}.self", ())]
-        blocks = {_innermost(path, calls) for path in attending}
+        blocks = set()
+        for layer in kinds.get(f"{stack}.self", ()):
+            around = [call.path for call in calls if f"{layer.path}.".startswith(f"{call.path}.")]
+            blocks.add(max(around, key=len, default=None))  # the innermost
         own = [call for call in calls if call.path in blocks]
         if own:
             found[stack] = [own[0].input, *(call.output for call in own)]
     return found
-
-
-def _innermost(path: str, calls: Sequence[BlockCall]) -> str | None:
-    """The path of the block that a layer is in."""
-    around = [each.path for each in calls if f"{path}.".startswith(f"{each.path}.")]
-    return max(around, key=len, default=None)
 
 
 # --- tokens ---
@@ -176,25 +157,19 @@ def _names(
     kinds: Mapping[str, Sequence[AttentionLayer]], tokens: Tokens | None, module: nn.Module, inputs: Inputs
 ) -> tuple[dict[str, list[str]], tuple[int, int] | None]:
     """The tokens of each stack, and the grid of patches if the encoder reads an image."""
-    lengths = _lengths(kinds)
+    sizes: dict[str, int] = {}
+    for kind, (layer, *_) in kinds.items():
+        queries, keys = layer.visible.shape
+        sizes |= {"decoder": queries, "encoder": keys} if kind == "decoder.cross" else {kind.split(".")[0]: queries}
+    lengths = {stack: sizes[stack] for stack in ("encoder", "decoder") if stack in sizes}
     patches, grid = _patches(module, inputs, lengths.get("encoder", 0))
     numbered = {stack: [str(number) for number in range(length)] for stack, length in lengths.items()}
     names = numbered | ({"encoder": patches} if patches else {}) | _by_stack(tokens, list(lengths))
     for stack, length in lengths.items():
         if len(names[stack]) != length:
-            raise ProbeError(
-                f"{len(names[stack])} token strings were given for the {length} tokens that the {stack} reads"
-            )
+            given = f"{len(names[stack])} token strings were given"
+            raise ProbeError(f"{given} for the {length} tokens that the {stack} reads")
     return names, grid
-
-
-def _lengths(kinds: Mapping[str, Sequence[AttentionLayer]]) -> dict[str, int]:
-    """The number of tokens that each stack reads."""
-    found: dict[str, int] = {}
-    for kind, (layer, *_) in kinds.items():
-        queries, keys = layer.visible.shape
-        found |= {"decoder": queries, "encoder": keys} if kind == "decoder.cross" else {kind.split(".")[0]: queries}
-    return {stack: found[stack] for stack in ("encoder", "decoder") if stack in found}
 
 
 def _by_stack(tokens: Tokens | None, stacks: Sequence[str]) -> dict[str, list[str]]:
@@ -204,9 +179,8 @@ def _by_stack(tokens: Tokens | None, stacks: Sequence[str]) -> dict[str, list[st
                 raise ProbeError(f"tokens were given for a stack called {stack}; this module has {', '.join(stacks)}")
         return {stack: list(strings) for stack, strings in tokens.items()}
     if tokens is not None and len(stacks) > 1:
-        raise ProbeError(
-            "this module has two stacks: give their token strings as tokens={'encoder': [...], 'decoder': [...]}"
-        )
+        form = "tokens={'encoder': [...], 'decoder': [...]}"
+        raise ProbeError(f"this module has two stacks: give their token strings as {form}")
     return {} if tokens is None else {stacks[0]: list(tokens)}
 
 
@@ -237,7 +211,6 @@ def _logits(output: Any) -> Tensor | None:
 
 
 def _labels(module: nn.Module, logits: Tensor | None) -> tuple[str, ...]:
-    """The class names of a transformers classifier."""
     labels = getattr(getattr(module, "config", None), "id2label", None) or {}
     fits = logits is not None and logits.dim() == 1 and len(labels) == len(logits)
     return tuple(labels[number] for number in sorted(labels)) if fits else ()
@@ -287,40 +260,34 @@ def attention_calls(module: nn.Module) -> AbstractContextManager[list[AttentionL
 def torch_calls(module: nn.Module) -> Iterator[list[AttentionLayer]]:
     """Record every nn.MultiheadAttention; the fast path of torch, which bypasses it, is switched off meanwhile."""
     calls: list[AttentionLayer] = []
-    paths: dict[nn.Module, str] = {
-        part: path for path, part in module.named_modules() if isinstance(part, nn.MultiheadAttention)
-    }
+    paths = {part: path for path, part in module.named_modules() if isinstance(part, nn.MultiheadAttention)}
 
-    def record(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def record(layer: nn.MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         calls.append(_torch_call(paths[layer], layer, args, kwargs))
 
     fast_path = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
-    hooks = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in paths]
     try:
-        yield calls
+        with removing(layer.register_forward_pre_hook(record, with_kwargs=True) for layer in paths):
+            yield calls
     finally:
-        for hook in hooks:
-            hook.remove()
         torch.backends.mha.set_fastpath_enabled(fast_path)
 
 
-def _torch_call(path: str, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AttentionLayer:
+def _torch_call(
+    path: str, layer: nn.MultiheadAttention, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> AttentionLayer:
     """The equation with the projections of the layer; inputs (B, T, D) or (T, B, D)."""
     if layer.bias_k is not None or layer.add_zero_attn:
         raise ProbeError(f"{path} has keys that belong to no token (add_bias_kv or add_zero_attn) and cannot be shown")
     given = inspect.signature(layer.forward).bind(*args, **kwargs).arguments
     inputs = [_batch_first(given[name], layer.batch_first) for name in ("query", "key", "value")]
-    q, k, v = (
-        split_heads(F.linear(x, weight, bias), layer.num_heads)
-        for x, weight, bias in zip(inputs, *_matrices(layer), strict=True)
-    )
+    projected = (F.linear(*each) for each in zip(inputs, *_matrices(layer), strict=True))
+    q, k, v = (split_heads(x, layer.num_heads) for x in projected)
     _check_batch(q)
-    added = [
-        _as_added(mask, q.dtype)
-        for mask in (given.get("attn_mask"), _of_keys(given.get("key_padding_mask")))
-        if mask is not None
-    ]
+    padding = given.get("key_padding_mask")  # (B, S)
+    masks = (given.get("attn_mask"), None if padding is None else padding.unsqueeze(-2))
+    added = [_as_added(mask, q.dtype) for mask in masks if mask is not None]
     cross = given["key"] is not given["query"] and "self" not in path
     scores, visible = _masked(scaled_dot(q, k), added)
     tensors = (q, k, v, scores, softmax(scores, visible))
@@ -332,16 +299,10 @@ def _batch_first(x: Tensor, is_first: bool) -> Tensor:
     return x.unsqueeze(0) if x.dim() == 2 else x if is_first else x.transpose(0, 1)
 
 
-def _matrices(layer: Any) -> tuple[Sequence[Tensor], Sequence[Tensor | None]]:
-    """The weights and biases of queries, keys and values."""
-    weights = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
-    weights = weights if layer.in_proj_weight is None else layer.in_proj_weight.chunk(3)
+def _matrices(layer: nn.MultiheadAttention) -> tuple[Sequence[Tensor], Sequence[Tensor | None]]:
+    apart = (layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight)
+    weights = apart if layer.in_proj_weight is None else layer.in_proj_weight.chunk(3)
     return weights, [None] * 3 if layer.in_proj_bias is None else layer.in_proj_bias.chunk(3)
-
-
-def _of_keys(mask: Tensor | None) -> Tensor | None:
-    """(B, S) -> (B, 1, S)."""
-    return None if mask is None else mask.unsqueeze(-2)
 
 
 def _as_added(mask: Tensor, dtype: torch.dtype) -> Tensor:

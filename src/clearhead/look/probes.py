@@ -36,12 +36,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.hooks import RemovableHandle
 
 from clearhead.errors import ProbeError
-from clearhead.look.attention import SEEN, AttentionCall
-from clearhead.look.lstm import cell_states
-from clearhead.look.record import span
-from clearhead.models.base import Model
+from clearhead.look.attention import CALL_TENSORS, AttentionCall
+from clearhead.look.record import index_range
+from clearhead.models.build import Model
 from clearhead.models.rnn import AttentionDecoder, ContextDecoder
 from clearhead.nn import (
     Decoder,
@@ -111,8 +112,11 @@ def capture(
     With `stop` the `with` block ends as soon as the model has computed all of them: code after the call does not run.
     """
     chosen: Heads = None if heads is None else [heads] if isinstance(heads, int) else list(heads)
-    matching = choose(probes(model), patterns)
-    _check_heads(matching, chosen)
+    matching = matching_probes(probes(model), patterns)
+    for name, probe in matching.items():
+        for head in chosen or []:
+            if probe.heads is not None and not 0 <= head < probe.heads:
+                raise ProbeError(f"{name.rsplit('.', 1)[0]} has no head {head}; choose from {index_range(probe.heads)}")
     seen: dict[str, Tensor] = {}
     ended = _AllSeen()
 
@@ -137,7 +141,7 @@ def capture(
                 raise
 
 
-def _recorder(keep: Keep, name: str, probe: Probe, heads: Heads) -> Any:
+def _recorder(keep: Keep, name: str, probe: Probe, heads: Heads) -> Callable[..., None]:
     def record(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         with torch.no_grad():
             keep(name, probe.read(ModuleCall(module, args, kwargs, output), heads).detach())
@@ -145,7 +149,9 @@ def _recorder(keep: Keep, name: str, probe: Probe, heads: Heads) -> Any:
     return record
 
 
-def _replaced(replacement: Replacement, module: nn.Module, keep: Callable[[Tensor], None], record: Any) -> Any:
+def _replaced(
+    replacement: Replacement, module: nn.Module, keep: Callable[[Tensor], None], record: Callable[..., None]
+) -> Callable[..., Tensor]:
     """A `forward` that computes output and tensor together; in training the usual one, with the tensor recomputed."""
     forward = module.forward
 
@@ -161,7 +167,18 @@ def _replaced(replacement: Replacement, module: nn.Module, keep: Callable[[Tenso
     return compute
 
 
-def choose(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]:
+@contextmanager
+def removing(hooks: Iterable[RemovableHandle]) -> Iterator[None]:
+    """Remove the hooks at the end of the block."""
+    registered = list(hooks)
+    try:
+        yield
+    finally:
+        for hook in registered:
+            hook.remove()
+
+
+def matching_probes(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]:
     """The probes that match any of the patterns; a pattern that matches none is refused."""
     if not patterns:
         raise ProbeError("there is nothing to capture: name some probes, such as encoder.*.self.weights")
@@ -177,7 +194,7 @@ def choose(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]
 
 def _suggestion(known: dict[str, Probe], pattern: str) -> str:
     """How far the names match the pattern, and what could follow instead."""
-    if pattern.split(".")[-1] in SEEN and not any(probe.heads for probe in known.values()):
+    if pattern.split(".")[-1] in CALL_TENSORS and not any(probe.heads for probe in known.values()):
         return f"it does not attend; it has {_listed(known) or 'nothing to see'}"
     left = [name.split(".") for name in known]
     for place, word in enumerate(pattern.split(".")):
@@ -195,15 +212,7 @@ def _listed(words: Iterable[str]) -> str:
     words = list(words)
     numbers = [word for word in words if word.isdigit()]
     named = sorted(word for word in words if not word.isdigit())
-    return ", ".join([*([span(len(numbers))] if numbers else []), *named])
-
-
-def _check_heads(matching: dict[str, Probe], heads: Heads) -> None:
-    for name, probe in matching.items():
-        for head in heads or []:
-            if probe.heads is not None and not 0 <= head < probe.heads:
-                layer = name.rsplit(".", 1)[0]
-                raise ProbeError(f"{layer} has no head {head}; choose from {span(probe.heads)}")
+    return ", ".join([*([index_range(len(numbers))] if numbers else []), *named])
 
 
 # --- stacks and blocks ---
@@ -274,7 +283,7 @@ def _head_probes(at: str, layer: nn.Module) -> NamedProbes:
     if not isinstance(layer, MultiHeadAttention):
         return  # a custom layer, of which nothing is known
     kernel = layer.kernel
-    replacement = _explicit_replacement(kernel) if isinstance(kernel, Fused) else None
+    replacement = partial(_explicit, kernel) if isinstance(kernel, Fused) else None
     yield from _attention_probes(at, kernel, _kernel_call, layer.heads, replacement)
     yield f"{at}.output", Probe(layer, _output)
 
@@ -296,7 +305,7 @@ def _readers(make: MakeCall) -> dict[str, Read]:
 
         return read
 
-    return {name: reader(compute) for name, compute in SEEN.items()}
+    return {name: reader(compute) for name, compute in CALL_TENSORS.items()}
 
 
 def _kernel_call(call: ModuleCall) -> AttentionCall:
@@ -305,14 +314,10 @@ def _kernel_call(call: ModuleCall) -> AttentionCall:
     return AttentionCall(kernel.score, kernel.normalize, q, k, v, mask, offset, bias, call.output)
 
 
-def _explicit_replacement(kernel: Fused) -> Replacement:
+def _explicit(kernel: Fused, *args: Any) -> tuple[Tensor, Tensor]:
     """Output by the captured weights, instead of by a kernel that would compute them once more."""
-
-    def mix(*args: Any) -> tuple[Tensor, Tensor]:
-        weights, mixed = _kernel_call(ModuleCall(kernel, args, {}, output=None)).weights_and_mixture()
-        return mixed, weights
-
-    return mix
+    weights, mixed = _kernel_call(ModuleCall(kernel, args, {}, output=None)).weights_and_mixture()
+    return mixed, weights
 
 
 def _aligned(call: ModuleCall) -> AttentionCall:
@@ -386,3 +391,53 @@ def layer_state(cells: Recurrent, state: State, layer: int) -> State:
     directions = 2 if cells.network.bidirectional else 1
     rows = slice(layer * directions, (layer + 1) * directions)
     return State(state.hidden[rows], None if state.cell is None else state.cell[rows])
+
+
+# --- the cell state of an LSTM ---
+#
+# torch computes c_t after every token, but returns only the last:
+#
+#     i, f, g, o = W_ih x_t + b_ih + W_hh h_{t-1} + b_hh
+#     c_t = σ(f) c_{t-1} + σ(i) tanh(g)                 what is kept, and what is new
+#     h_t = σ(o) tanh(c_t)                              what is exposed
+#
+# The hidden states are known, so the gates of all tokens are one matrix product; only the sum goes token by token.
+
+
+def cell_states(layer: Recurrent, x: Tensor, lengths: Tensor | None = None, before: State | None = None) -> Tensor:
+    """One layer, x (B, T, D), lengths (B,) -> c (B, T, H), zero where padded; (B, T, 2 H) if bidirectional."""
+    if layer.network.mode != "LSTM":
+        raise ProbeError(f"a {layer.network.mode} has no cell state beside its hidden state; only an LSTM has")
+    states, _ = layer(x, lengths, before)
+    real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+    if lengths is not None:
+        real = torch.arange(x.size(1), device=x.device) < lengths.to(x.device).unsqueeze(-1)  # (B, T)
+    size = layer.network.hidden_size
+    forward = _cell_states(layer, "", x, states[..., :size], real, _start(before, 0))
+    if not layer.network.bidirectional:
+        return forward
+    x, states, real = x.flip(1), states[..., size:].flip(1), real.flip(1)
+    return torch.cat((forward, _cell_states(layer, "_reverse", x, states, real, _start(before, 1)).flip(1)), dim=-1)
+
+
+def _start(before: State | None, direction: int) -> tuple[Tensor, Tensor] | None:
+    """h_0 and c_0 (B, H) of one direction."""
+    return None if before is None or before.cell is None else (before.hidden[direction], before.cell[direction])
+
+
+def _cell_states(
+    layer: Recurrent, suffix: str, x: Tensor, states: Tensor, real: Tensor, start: tuple[Tensor, Tensor] | None
+) -> Tensor:
+    """c (B, T, H) of one direction in reading order; padding before the first token leaves it zero."""
+    empty = torch.zeros_like(states[:, 0])  # (B, H)
+    hidden, cell = start or (empty, empty)
+    earlier = torch.cat((hidden.unsqueeze(1), states[:, :-1]), dim=1)  # h_{t-1}, (B, T, H)
+    names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+    w_ih, b_ih, w_hh, b_hh = (getattr(layer.network, f"{name}_l0{suffix}") for name in names)
+    new, keep, content, _ = (F.linear(x, w_ih, b_ih) + F.linear(earlier, w_hh, b_hh)).chunk(4, dim=-1)  # each (B, T, H)
+    kept, added = keep.sigmoid(), new.sigmoid() * content.tanh()
+    cells = []
+    for token in range(x.size(1)):
+        cell = (kept[:, token] * cell + added[:, token]) * real[:, token, None]
+        cells.append(cell)
+    return torch.stack(cells, dim=1)

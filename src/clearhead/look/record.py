@@ -9,17 +9,20 @@ be made of a look (figures, steps, pages) is in `look.py` and `views/`.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clearhead.errors import ProbeError
-from clearhead.look.serialize import FORMAT, read_look, rounded, write_look
+from clearhead.errors import ProbeError, RunError
+from clearhead.files import read_tensors, write_errors, write_tensors
 
-if TYPE_CHECKING:
-    import numpy as np
+FORMAT = "clearhead-look-1"
+DIGITS = 5  # significant digits of a number in JSON
 
 KINDS = {  # the kinds of attention, in the order in which they are chosen, and their titles
     "decoder.cross": "cross-attention",
@@ -124,7 +127,7 @@ class LookRecord:
             ("query", query, len(found.rows)),
         ):
             if number is not None and not 0 <= number < count:
-                raise ProbeError(f"{name} of {self.model} has no {what} {number}; choose from {span(count)}")
+                raise ProbeError(f"{name} of {self.model} has no {what} {number}; choose from {index_range(count)}")
         return found
 
     def require_network(self) -> nn.Module:
@@ -185,6 +188,7 @@ class LookRecord:
     def save(self, path: str | Path) -> Path:
         """Write one `.safetensors` file, in a folder `look.safetensors` -> the file that was written."""
         header = {
+            "format": FORMAT,
             "model": self.model,
             "task": self.task,
             "text": self.text,
@@ -199,12 +203,21 @@ class LookRecord:
             "grid": self.grid,
             "class_token": self.class_token,
         }
-        return write_look(Path(path), self._named_tensors(), header)
+        file = Path(path) if Path(path).suffix == ".safetensors" else Path(path) / "look.safetensors"
+        with write_errors(file):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            contiguous = {name: tensor.contiguous() for name, tensor in self._named_tensors().items()}
+            write_tensors(file, contiguous, {"look": json.dumps(header, ensure_ascii=False)})
+        return file
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote."""
-        tensors, header = read_look(Path(path))
+        """Read what `save` wrote, from the file or its folder."""
+        file = Path(path) / "look.safetensors" if Path(path).is_dir() else Path(path)
+        tensors, metadata = read_tensors(file)
+        header: dict[str, Any] = json.loads(metadata.get("look", "{}"))
+        if (found := header.get("format", "unknown")) != FORMAT:
+            raise RunError(f"{file} is not a saved look of this version: its format is {found}")
 
         def layers(name: str, count: int) -> list[Tensor]:
             return [tensors[f"{name}.{number}"] for number in range(count)]
@@ -220,18 +233,13 @@ class LookRecord:
             for kind, about in header["attention"].items()
         }
         return cls(
-            model=header["model"],
-            task=header["task"],
-            text=header["text"],
+            **{name: header[name] for name in ("model", "task", "text", "tokens", "output", "class_token")},
             attention=attention,
-            tokens=header["tokens"],
             hidden={stack: layers(f"{stack}.hidden", count) for stack, count in header["hidden"].items()},
             logits=tensors.get("logits"),
-            output=header["output"],
             choices=tuple(header["choices"]),
             image=tensors.get("image"),
             grid=None if header["grid"] is None else (header["grid"][0], header["grid"][1]),
-            class_token=header["class_token"],
         )
 
 
@@ -247,6 +255,16 @@ def _attention_json(record: AttentionRecord, full: bool) -> dict[str, Any]:
     }
 
 
-def span(count: int) -> str:
+def rounded(tensor: Tensor) -> Any:
+    """A tensor as nested lists of numbers with five significant digits."""
+    numbers: NDArray[np.float64] = tensor.double().numpy()
+    known = np.isfinite(numbers) & (numbers != 0)
+    magnitude = np.floor(np.log10(np.abs(numbers), where=known, out=np.zeros_like(numbers)))
+    places = DIGITS - 1 - magnitude  # after the point; before it if negative
+    up, down = 10.0 ** np.maximum(places, 0), 10.0 ** np.maximum(-places, 0)
+    return (np.rint(numbers * up / down) / up * down).tolist()
+
+
+def index_range(count: int) -> str:
     """The valid indices of `count` things: `0 to 5`, or `0` alone."""
     return "0" if count == 1 else f"0 to {count - 1}"

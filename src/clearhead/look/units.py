@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, ShapeError, nearest
 from clearhead.look.probes import capture, probes
-from clearhead.look.record import span
+from clearhead.look.record import index_range
 
 UNITS = (".cell.hidden", ".cell.memory", ".feed_forward.inner", ".hidden")  # probes whose entries are units
 RIDGE = 0.01  # λ, as a share of the mean variance of a unit: keeps the weights of correlated units small
@@ -132,7 +132,7 @@ def activations(model: nn.Module, inputs: Sequence[Tensor], layer: str, unit: in
         raise ProbeError(f"{layer} has no units; choose from: {', '.join(unit_layers(model))}")
     values = seen[layer][0].cpu()  # (T, U)
     if not 0 <= unit < values.size(-1):
-        raise ProbeError(f"{layer} has no unit {unit}; choose from {span(values.size(-1))}")
+        raise ProbeError(f"{layer} has no unit {unit}; choose from {index_range(values.size(-1))}")
     return values[:, unit]
 
 
@@ -155,14 +155,12 @@ def rank_units(
 
 
 def _best(total: _Sums, layer: str, count: int) -> Iterator[RankedUnit]:
-    """The units of one layer that follow each feature best."""
     for feature, correlation in zip(total.features, total.correlation(), strict=True):
         order = correlation.abs().argsort(descending=True, stable=True)[:count].tolist()
         yield from (RankedUnit(unit, layer, feature, float(correlation[unit])) for unit in order if correlation[unit])
 
 
 def _strongest(ranked: list[RankedUnit], count: int) -> list[RankedUnit]:
-    """The first `count` of each feature, strongest first."""
     kept: list[RankedUnit] = []
     seen: Counter[str] = Counter()
     for each in sorted(ranked, key=lambda one: -abs(one.correlation)):

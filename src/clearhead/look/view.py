@@ -31,9 +31,9 @@ if TYPE_CHECKING:  # the names of views are known without torch
     from rich.console import Console
     from torch import Tensor, nn
 
-    from clearhead.look.beams import BeamTree
     from clearhead.look.record import LookRecord
     from clearhead.look.render.matrix import Window
+    from clearhead.look.views.beam import BeamTree
 
 SUFFIXES = (*FORMATS, ".html", ".json")  # of the files that a view can be saved as
 
@@ -141,7 +141,6 @@ class View(ABC):
 
     @property
     def title(self) -> str:
-        """The title of the page."""
         return type(self).__name__
 
     def page_data(self) -> dict[str, Any]:

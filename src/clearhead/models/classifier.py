@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from clearhead.models import assemble
-from clearhead.models.assemble import TokenInput
-from clearhead.models.base import Model
+from clearhead.models import build
+from clearhead.models.build import Model, TokenInput
 from clearhead.models.config import ModelConfig, PooledConfig
-from clearhead.nn import POOLS, SequenceOutput, TokenOutput, padding_mask
-from clearhead.nn.dropout import Dropout
+from clearhead.nn import POOLS, Dropout, SequenceOutput, TokenOutput, padding_mask
 
 
 class TextEncoder(nn.Module):
@@ -22,11 +20,11 @@ class TextEncoder(nn.Module):
         super().__init__()
         self.config, self.pad = config, pad
         self.tokens = TokenInput(config, size, pad)
-        self.stack = assemble.encoder(config)
+        self.stack = build.encoder(config)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> (B, T, D)."""
-        mask = assemble.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
+        mask = build.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
         return self.stack(self.tokens(ids), mask=mask)
 
 

@@ -10,9 +10,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from clearhead.models import assemble
-from clearhead.models.assemble import TokenInput
-from clearhead.models.base import Model, TransformerDecoder
+from clearhead.models import build
+from clearhead.models.build import Model, TokenInput, TransformerDecoder
 from clearhead.models.config import ModelConfig
 from clearhead.nn import Cache, Encoder, TokenOutput, padding_mask
 
@@ -35,7 +34,7 @@ class _TokenStack(Model):
         super().__init__()
         self.config, self.pad = config, pad
         self.tokens = TokenInput(config, size)
-        self.stack = assemble.encoder(config, causal=self.causal)
+        self.stack = build.encoder(config, causal=self.causal)
         self.output = TokenOutput(config.dim, size, bias=False, tied=self.tokens.tokens.table if config.tied else None)
 
 
@@ -61,22 +60,21 @@ class LanguageModel(_TokenStack, TransformerDecoder):
 
     def read(self, ids: Tensor) -> Tensor:
         """(B, T) -> the output of the stack for each token, (B, T, D)."""
-        return self.stack(self.tokens(ids), mask=assemble.self_mask(self.config, causal=True))
+        return self.stack(self.tokens(ids), mask=build.self_mask(self.config, causal=True))
 
     def start(self, window: int | None = None) -> TextState:
         """The state before the first token; with a `window` the cache has a fixed size."""
-        cache = self.stack.make_cache(lambda: assemble.make_cache(self.config, window))
+        cache = self.stack.make_cache(lambda: build.make_cache(self.config, window))
         return TextState(cache, window=window)
 
     def step(self, ids: Tensor, state: TextState) -> tuple[Tensor, TextState]:
         """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
-        mask = assemble.self_mask(self.config, causal=True, window=state.window)
+        mask = build.self_mask(self.config, causal=True, window=state.window)
         x = self.stack(self.tokens(ids, start=state.length), mask=mask, cache=state.cache)
         state.length += ids.size(1)
         return self.output(x), state
 
     def reorder(self, state: TextState, rows: Tensor) -> TextState:
-        """Row i becomes what row rows[i] was."""
         for cache in state.cache:
             cache.reorder(rows)
         return state
@@ -97,5 +95,5 @@ class MaskedLanguageModel(_TokenStack):
 
     def read(self, ids: Tensor) -> Tensor:
         """(B, T) -> the output of the stack for each token, (B, T, D)."""
-        mask = assemble.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
+        mask = build.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
         return self.stack(self.tokens(ids), mask=mask)

@@ -34,12 +34,12 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
-from clearhead.models.assemble import TokenInput
-from clearhead.models.base import Model
+from clearhead.models.build import Model, TokenInput
 from clearhead.models.config import AlignedConfig, ContextName, ModelConfig, RecurrentConfig, RecurrentPatchConfig
-from clearhead.models.vit import PatchEncoder
+from clearhead.models.vision import PatchEncoder
 from clearhead.nn import (
     SCORES,
+    Dropout,
     Recurrent,
     State,
     TokenOutput,
@@ -49,7 +49,6 @@ from clearhead.nn import (
     softmax,
     sum_of_states,
 )
-from clearhead.nn.dropout import Dropout
 
 
 def _token_input(config: ModelConfig, size: int, pad: int | None = None) -> TokenInput:
@@ -71,13 +70,6 @@ def _bidirectional(config: AlignedConfig) -> Recurrent:
 
 
 # --- language model ---
-
-
-@dataclass(frozen=True)
-class RnnTextState:
-    """The state between two tokens of a text."""
-
-    last: State | None = None  # h_{t-1}, (L, B, D); None before the first token
 
 
 class RnnLanguageModel(Model):
@@ -105,17 +97,17 @@ class RnnLanguageModel(Model):
         states, _ = self.network(self.tokens(ids))
         return states
 
-    def start(self) -> RnnTextState:
-        return RnnTextState()
+    def start(self) -> State | None:
+        """The state before the first token: none."""
+        return None
 
-    def step(self, ids: Tensor, state: RnnTextState) -> tuple[Tensor, RnnTextState]:
+    def step(self, ids: Tensor, state: State | None) -> tuple[Tensor, State]:
         """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
-        states, last = self.network(self.tokens(ids), state=state.last)
-        return self.output(self.dropout(states)), RnnTextState(last)
+        states, last = self.network(self.tokens(ids), state=state)
+        return self.output(self.dropout(states)), last
 
-    def reorder(self, state: RnnTextState, rows: Tensor) -> RnnTextState:
-        """Row i becomes what row rows[i] was."""
-        return RnnTextState(None if state.last is None else state.last.reorder(rows))
+    def reorder(self, state: State | None, rows: Tensor) -> State | None:
+        return None if state is None else state.reorder(rows)
 
 
 # --- encoder and decoder ---
@@ -130,7 +122,6 @@ class Memory:
     real: Tensor | None = None  # (B, 1, S): which states are no padding
 
     def reorder(self, rows: Tensor) -> Memory:
-        """Row i becomes what row rows[i] was."""
         return Memory(self.states[rows], self.summary[rows], None if self.real is None else self.real[rows])
 
 
@@ -164,7 +155,6 @@ class ContextDecoder(nn.Module):
         self.network = _recurrent(config, 2 * config.dim)
 
     def forward(self, tokens: Tensor, memory: Memory, last: State) -> tuple[Tensor, State]:
-        """tokens (B, T, D) -> states (B, T, D), and the state after the last token."""
         context = memory.summary.unsqueeze(1).expand_as(tokens)  # (B, T, D)
         return self.network(torch.cat((tokens, context), dim=-1), state=last)
 
@@ -199,7 +189,7 @@ class AttentionDecoder(nn.Module):
         return attention(query, memory.states, memory.states, memory.real, self.score, normalize=self.normalize)
 
 
-class RnnWriter(Model, ABC):
+class RnnEncoderDecoder(Model, ABC):
     """Encodes a source and generates a text; a subclass says how the source is read."""
 
     def __init__(self, config: RecurrentConfig, size: int, decoder: ContextDecoder | AttentionDecoder, pad: int = 0):
@@ -226,12 +216,10 @@ class RnnWriter(Model, ABC):
         return DecoderState(memory, self.first(memory.summary))
 
     def step(self, ids: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
-        """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
         states, last = self.decoder(self.target(ids), state.memory, state.last)
         return self.output(self.dropout(states)), DecoderState(state.memory, last)
 
     def reorder(self, state: DecoderState, rows: Tensor) -> DecoderState:
-        """Row i becomes what row rows[i] was."""
         return DecoderState(state.memory.reorder(rows), state.last.reorder(rows))
 
 
@@ -258,7 +246,7 @@ def both_ends(_: Tensor, last: State) -> Tensor:
 SUMMARIES: dict[ContextName, Summary] = {"last": last_state, "sum": all_states, "attention": both_ends}
 
 
-class RnnSeq2Seq(RnnWriter):
+class RnnSeq2Seq(RnnEncoderDecoder):
     """Reads the source with one recurrent network, writes the target with another. Padding must be on the right."""
 
     def __init__(self, config: AlignedConfig, size: int, pad: int = 0):
@@ -289,7 +277,7 @@ class RnnSeq2Seq(RnnWriter):
 # --- captioning ---
 
 
-class RnnCaptioner(RnnWriter):
+class RnnCaptioner(RnnEncoderDecoder):
     """Reads the image into one vector, which is the context of every step."""
 
     def __init__(self, config: RecurrentPatchConfig, size: int, channels: int, height: int, width: int, pad: int = 0):

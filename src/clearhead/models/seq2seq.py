@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from clearhead.models import assemble
-from clearhead.models.assemble import TokenInput
-from clearhead.models.base import TransformerDecoder
+from clearhead.models import build
+from clearhead.models.build import TokenInput, TransformerDecoder
 from clearhead.models.config import ModelConfig
 from clearhead.nn import Decoder, DecoderCache, MultiHeadAttention, TokenOutput, padding_mask
 
@@ -27,14 +26,14 @@ class TranslationState:
     length: int = 0  # tokens generated
 
 
-class AttentionWriter(TransformerDecoder):
+class EncoderDecoder(TransformerDecoder):
     """Generates tokens with a decoder that attends to a memory; a subclass encodes its source into that memory."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):
         super().__init__()
         self.config, self.pad = config, pad
         self.target = TokenInput(config, size, pad)
-        self.decoder = assemble.decoder(config)
+        self.decoder = build.decoder(config)
         tied = self.target.tokens.table if config.tied else None
         self.output = TokenOutput(config.dim, size, bias=False, tied=tied)
 
@@ -56,17 +55,17 @@ class AttentionWriter(TransformerDecoder):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """source, target (B, T) -> logits (B, T, V): all positions at once, each sees those before it."""
         memory, memory_mask = self.encode(source)
-        mask = assemble.self_mask(self.config, causal=True)
+        mask = build.self_mask(self.config, causal=True)
         return self.output(self.decoder(self.target(target), memory, mask=mask, memory_mask=memory_mask))
 
     def start(self, source: Tensor) -> TranslationState:
         """Encode the source; the state before the first token."""
-        cache = self.decoder.make_cache(lambda: assemble.make_cache(self.config))
+        cache = self.decoder.make_cache(lambda: build.make_cache(self.config))
         return TranslationState(*self.encode(source), cache)
 
     def step(self, ids: Tensor, state: TranslationState) -> tuple[Tensor, TranslationState]:
         """The next tokens (B, T) -> logits (B, T, V) of the token after each."""
-        mask = assemble.self_mask(self.config, causal=True)
+        mask = build.self_mask(self.config, causal=True)
         x = self.target(ids, start=state.length)
         x = self.decoder(x, state.memory, mask=mask, memory_mask=state.memory_mask, cache=state.cache)
         state.length += ids.size(1)
@@ -85,19 +84,18 @@ class AttentionWriter(TransformerDecoder):
         return logits, weights.mean(1).masked_fill(~state.memory_mask, 1.0), state
 
     def reorder(self, state: TranslationState, rows: Tensor) -> TranslationState:
-        """Row i becomes what row rows[i] was."""
         for cache in state.cache:
             cache.reorder(rows)
         return TranslationState(state.memory[rows], state.memory_mask[rows], state.cache, state.length)
 
 
-class Seq2Seq(AttentionWriter):
+class Seq2Seq(EncoderDecoder):
     """Encoder and decoder with one vocabulary; with `tied`, one matrix embeds both sides and is the output."""
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):
         super().__init__(config, size, pad)
         self.source = self.target if config.tied else TokenInput(config, size, pad)
-        self.encoder = assemble.encoder(config)
+        self.encoder = build.encoder(config)
 
     def stacks(self) -> dict[str, nn.Module]:
         return {"encoder": self.encoder, "decoder": self.decoder}
@@ -105,5 +103,5 @@ class Seq2Seq(AttentionWriter):
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """source (B, S) -> memory (B, S, D), and which of it is no padding (B, 1, S)."""
         real = padding_mask(source, self.pad)
-        mask = assemble.self_mask(self.config, causal=False) & real
+        mask = build.self_mask(self.config, causal=False) & real
         return self.encoder(self.source(source), mask=mask), real

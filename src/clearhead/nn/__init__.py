@@ -13,8 +13,10 @@ from clearhead.nn.attention import (
 )
 from clearhead.nn.block import (
     PLACEMENTS,
+    Decoder,
     DecoderBlock,
     DecoderCache,
+    Encoder,
     EncoderBlock,
     PostNorm,
     PreNorm,
@@ -22,21 +24,11 @@ from clearhead.nn.block import (
     SandwichNorm,
 )
 from clearhead.nn.cache import Cache, FixedCache, GrowingCache, MemoryCache, WindowCache
-from clearhead.nn.embedding import TokenEmbedding, one_hot
+from clearhead.nn.embedding import PatchEmbedding, TokenEmbedding, TokenOutput, one_hot
 from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward, FeedForwardLayer, SwiGLU
-from clearhead.nn.masks import Mask, additive, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
-from clearhead.nn.norm import NORMS, BatchNorm, LayerNorm, RMSNorm, layer_norm, rms_norm
-from clearhead.nn.output import (
-    POOLS,
-    ClassToken,
-    FlattenOutput,
-    SequenceOutput,
-    TokenOutput,
-    first_token,
-    last_token,
-    mean_token,
-)
-from clearhead.nn.patches import PatchEmbedding
+from clearhead.nn.masks import Mask, additive_mask, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
+from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, RMSNorm, layer_norm, rms_norm
+from clearhead.nn.pooling import POOLS, ClassToken, FlattenOutput, SequenceOutput, first_token, last_token, mean_token
 from clearhead.nn.positions import (
     POSITIONS,
     Alibi,
@@ -50,89 +42,24 @@ from clearhead.nn.positions import (
     Rotary,
     SinusoidalPositions,
     T5Relative,
-    add,
-    concatenate,
+    add_positions,
+    concatenate_positions,
 )
 from clearhead.nn.recurrent import CELLS, Recurrent, State, sum_of_states
-from clearhead.nn.scores import SCORES, Additive, Bilinear, Cosine, cosine, dot, scaled_dot
-from clearhead.nn.stack import Decoder, Encoder
+from clearhead.nn.scores import SCORES, AdditiveScore, BilinearScore, CosineScore, cosine, dot, scaled_dot
 
-__all__ = [
-    "CELLS",
-    "FEED_FORWARDS",
-    "NORMS",
-    "PLACEMENTS",
-    "POOLS",
-    "POSITIONS",
-    "SCORES",
-    "Additive",
-    "Alibi",
-    "BatchNorm",
-    "Bilinear",
-    "Cache",
-    "ClassToken",
-    "Cosine",
-    "Decoder",
-    "DecoderBlock",
-    "DecoderCache",
-    "Encoder",
-    "EncoderBlock",
-    "Explicit",
-    "FeedForward",
-    "FeedForwardLayer",
-    "FixedCache",
-    "FlattenOutput",
-    "Fused",
-    "GrowingCache",
-    "InputPositions",
-    "LayerNorm",
-    "LearnedPositions",
-    "Mask",
-    "MemoryCache",
-    "MultiHeadAttention",
-    "NoPositions",
-    "NoRelativePositions",
-    "PatchEmbedding",
-    "PositionScheme",
-    "PositionSizes",
-    "PostNorm",
-    "PreNorm",
-    "RMSNorm",
-    "Recurrent",
-    "RelativePositions",
-    "Residual",
-    "Rotary",
-    "SandwichNorm",
-    "SequenceOutput",
-    "SinusoidalPositions",
-    "State",
-    "SwiGLU",
-    "T5Relative",
-    "TokenEmbedding",
-    "TokenOutput",
-    "WindowCache",
-    "add",
-    "additive",
-    "attention",
-    "causal_mask",
-    "concatenate",
-    "concatenate_and_project",
-    "cosine",
-    "dot",
-    "first_token",
-    "fused_attention",
-    "last_token",
-    "layer_norm",
-    "length_mask",
-    "mean_token",
-    "one_hot",
-    "padding_mask",
-    "pick_one",
-    "prefix_mask",
-    "rms_norm",
-    "scaled_dot",
-    "softmax",
-    "sum_of_projections",
-    "sum_of_states",
-    "window_mask",
-]
+__all__ = ["Explicit", "Fused", "MultiHeadAttention", "attention", "concatenate_and_project", "fused_attention"]
+__all__ += ["pick_one", "softmax", "sum_of_projections"]
+__all__ += ["PLACEMENTS", "Decoder", "DecoderBlock", "DecoderCache", "Encoder", "EncoderBlock"]
+__all__ += ["PostNorm", "PreNorm", "Residual", "SandwichNorm"]
+__all__ += ["Cache", "FixedCache", "GrowingCache", "MemoryCache", "WindowCache"]
+__all__ += ["PatchEmbedding", "TokenEmbedding", "TokenOutput", "one_hot"]
+__all__ += ["FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "SwiGLU"]
+__all__ += ["Mask", "additive_mask", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]
+__all__ += ["NORMS", "BatchNorm", "Dropout", "LayerNorm", "RMSNorm", "layer_norm", "rms_norm"]
+__all__ += ["POOLS", "ClassToken", "FlattenOutput", "SequenceOutput", "first_token", "last_token", "mean_token"]
+__all__ += ["POSITIONS", "Alibi", "InputPositions", "LearnedPositions", "NoPositions", "NoRelativePositions"]
+__all__ += ["PositionScheme", "PositionSizes", "RelativePositions", "Rotary", "SinusoidalPositions"]
+__all__ += ["T5Relative", "add_positions", "concatenate_positions"]
+__all__ += ["CELLS", "Recurrent", "State", "sum_of_states"]
+__all__ += ["SCORES", "AdditiveScore", "BilinearScore", "CosineScore", "cosine", "dot", "scaled_dot"]

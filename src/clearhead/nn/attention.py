@@ -22,8 +22,8 @@ from torch.nn import functional as F
 
 from clearhead.errors import ShapeError
 from clearhead.nn.cache import Cache, NoCache
-from clearhead.nn.dropout import Dropout
 from clearhead.nn.masks import Mask
+from clearhead.nn.norm import Dropout
 from clearhead.nn.positions import Bias, NoRelativePositions, RelativePositions
 from clearhead.nn.scores import Score, dot_scale, scaled_dot
 
@@ -122,22 +122,14 @@ class MultiHeadAttention(nn.Module):
         self.kernel = choose_kernel(score, normalize, dropout)
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor | None = None,
-        mask: Mask | Tensor | None = None,
-        cache: Cache | None = None,
+        self, x: Tensor, memory: Tensor | None = None, mask: Mask | Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """x (B, T, dim), memory (B, S, memory_dim) -> (B, T, dim)."""
         mixed = self.kernel(*self.project(x, memory, mask, cache))  # (B, H, T, V)
         return self.output(join_heads(mixed))
 
     def weights(
-        self,
-        x: Tensor,
-        memory: Tensor | None = None,
-        mask: Mask | Tensor | None = None,
-        cache: Cache | None = None,
+        self, x: Tensor, memory: Tensor | None = None, mask: Mask | Tensor | None = None, cache: Cache | None = None
     ) -> Tensor:
         """The attention weights of `forward`, by the explicit equation: (B, H, T, S)."""
         q, k, _, visible, offset, bias = self.project(x, memory, mask, cache)

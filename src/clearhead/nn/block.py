@@ -1,6 +1,12 @@
-"""Blocks: attention and feed-forward, each inside a residual connection with a norm (Add & Norm).
+"""Blocks and stacks of them: attention and feed-forward, each inside a residual connection with a norm (Add & Norm).
 
     before   x + F(Norm(x))            after   Norm(x + F(x))            around   x + Norm(F(Norm(x)))
+
+A stack is the same block several times, each reading the output of the one below. The lectures' three shapes:
+
+    encoder-only       Encoder                            classification, tagging, images
+    decoder-only       Encoder with a causal mask         language models
+    encoder-decoder    Encoder, then Decoder              translation
 
     B batch, T tokens, S tokens of the memory, D width
 
@@ -9,23 +15,31 @@ A residual connection registered in `PLACEMENTS` is a value of `model.placement`
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeVar
 
 from torch import Tensor, nn
 
+from clearhead.errors import ShapeError
 from clearhead.nn.attention import MultiHeadAttention
 from clearhead.nn.cache import Cache, GrowingCache, MemoryCache
-from clearhead.nn.dropout import Dropout
 from clearhead.nn.feedforward import FeedForward, FeedForwardLayer
 from clearhead.nn.masks import Mask
-from clearhead.nn.native import ResidualForm
-from clearhead.nn.norm import LayerNorm, MakeNorm
+from clearhead.nn.norm import Dropout, LayerNorm, MakeNorm, NoNorm
 from clearhead.registry import Registry
 
 Sublayer = Callable[[Tensor], Tensor]
 MakeCache = Callable[[], Cache]
+
+
+@dataclass(frozen=True)
+class ResidualForm:
+    """What native code needs to know: after(x + inside(sublayer(before(x)))); None = no norm there."""
+
+    before: nn.Module | None = None
+    inside: nn.Module | None = None
+    after: nn.Module | None = None
 
 
 class Residual(nn.Module):
@@ -47,6 +61,7 @@ class Residual(nn.Module):
         raise NotImplementedError
 
     def native_form(self) -> ResidualForm | None:
+        """What an engine without torch computes; None: it cannot."""
         return None
 
 
@@ -131,18 +146,12 @@ class EncoderBlock(nn.Module):
 class DecoderCache:
     """The caches of a decoder block: its own tokens (self-attention) and the memory (cross-attention)."""
 
-    own: Cache
-    memory: Cache
+    own: Cache = field(default_factory=GrowingCache)
+    memory: Cache = field(default_factory=MemoryCache)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes what row rows[i] was."""
         self.own.reorder(rows)
         self.memory.reorder(rows)
-
-    @staticmethod
-    def create(cache: MakeCache = GrowingCache) -> DecoderCache:
-        """An empty cache; `cache` makes that of self-attention."""
-        return DecoderCache(cache(), MemoryCache())
 
 
 class DecoderBlock(nn.Module):
@@ -186,3 +195,62 @@ class DecoderBlock(nn.Module):
     def residual_outputs(self) -> list[nn.Linear]:
         """The last matrix of each part, which writes to the residual stream."""
         return [self.self_attention.output, self.cross_attention.output, self.feed_forward.outer]
+
+
+# --- stacks ---
+
+CacheT = TypeVar("CacheT")
+
+
+class _Stack(nn.Module):
+    """Blocks, and a norm after the last where they end without one (`Residual.final_norm`)."""
+
+    def __init__(self, blocks: Sequence[nn.Module], norm: nn.Module | None = None):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = norm or NoNorm()
+
+    def _with_caches(self, cache: Sequence[CacheT] | None) -> Iterator[tuple[nn.Module, CacheT | None]]:
+        """Each block with its cache, or with None."""
+        count = len(self.blocks)
+        if cache is not None and len(cache) != count:
+            raise ShapeError(
+                f"{len(cache)} caches were given to a stack of {count} blocks; take them from make_cache()"
+            )
+        caches: Sequence[CacheT | None] = cache or [None] * count
+        return zip(self.blocks, caches, strict=True)
+
+
+class Encoder(_Stack):
+    """Blocks of self-attention; a stack of `PreNorm` blocks ends with a `norm`."""
+
+    def forward(self, x: Tensor, mask: Mask | Tensor | None = None, cache: Sequence[Cache] | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        for block, block_cache in self._with_caches(cache):
+            x = block(x, mask=mask, cache=block_cache)
+        return self.norm(x)
+
+    def make_cache(self, cache: MakeCache = GrowingCache) -> list[Cache]:
+        """One empty cache for each block."""
+        return [cache() for _ in self.blocks]
+
+
+class Decoder(_Stack):
+    """Blocks of masked self-attention and cross-attention; causal unless another mask is given."""
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Mask | Tensor | None = None,
+        memory_mask: Mask | Tensor | None = None,
+        cache: Sequence[DecoderCache] | None = None,
+    ) -> Tensor:
+        """x (B, T, D), memory (B, S, D) -> (B, T, D)."""
+        for block, block_cache in self._with_caches(cache):
+            x = block(x, memory, mask=mask, memory_mask=memory_mask, cache=block_cache)
+        return self.norm(x)
+
+    def make_cache(self, cache: MakeCache = GrowingCache) -> list[DecoderCache]:
+        """One empty cache for each block; `cache` makes those of self-attention."""
+        return [DecoderCache(cache()) for _ in self.blocks]

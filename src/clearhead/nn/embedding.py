@@ -1,10 +1,17 @@
-"""Embeddings: a token id chooses a row of a matrix, which is the one-hot code of the id times that matrix.
+"""Embeddings: from token ids and image patches to vectors, and from vectors back to logits.
+
+A token id chooses a row of a matrix, which is the one-hot code of the id times that matrix. It is learned with the
+model, or starts from word vectors learned elsewhere, and may be the matrix of the output too.
 
     X = one_hot(ids) W_emb                 (B, T, N) × (N, D) -> (B, T, D)
+    logits = X W_out                       (B, T, D) × (D, C) -> (B, T, C)
 
-The matrix is learned with the model, or starts from word vectors learned elsewhere.
+An image becomes a sequence by cutting it into squares, each flattened and projected to a token. This equals a
+convolution whose stride is the patch size (tested).
 
-    B batch, T tokens, N tokens of the vocabulary, D width
+    (C, 224, 224) -> 14 × 14 patches of 16 · 16 · C numbers -> (196, D)
+
+    B batch, T tokens, N tokens of the vocabulary or patches, D width, C classes, words or channels, P patch size
 """
 
 from __future__ import annotations
@@ -51,3 +58,44 @@ class TokenEmbedding(nn.Module):
         if self.table.padding_idx is not None:
             with torch.no_grad():
                 self.table.weight[self.table.padding_idx] = 0.0
+
+
+class TokenOutput(nn.Module):
+    """One set of logits for each token; `tied` shares the embedding's matrix, as in the paper."""
+
+    def __init__(self, dim: int, classes: int, *, bias: bool = True, tied: nn.Embedding | None = None):
+        super().__init__()
+        self.linear = nn.Linear(dim, classes, bias=bias)
+        if tied is not None:
+            if tied.weight.shape != self.linear.weight.shape:
+                have, want = tuple(tied.weight.shape), tuple(self.linear.weight.shape)
+                raise ShapeError(f"an embedding of shape {have} cannot be tied to an output of shape {want}")
+            self.linear.weight = tied.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, T, C)."""
+        return self.linear(x)
+
+
+def cut_patches(images: Tensor, patch: int) -> Tensor:
+    """(B, C, height, width) -> (B, N, P × P × C): rows of patches from the top left."""
+    height, width = images.shape[-2:]
+    if height % patch or width % patch:
+        raise ShapeError(f"patches of {patch} × {patch} do not divide an image of {height} × {width}")
+    squares = images.unflatten(-1, (-1, patch)).unflatten(-3, (-1, patch))  # (B, C, rows, P, columns, P)
+    return squares.permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
+
+
+class PatchEmbedding(nn.Module):
+    """Projects each patch with one matrix that all patches share."""
+
+    def __init__(self, patch: int, channels: int, dim: int, *, bias: bool = True):
+        super().__init__()
+        self.patch, self.channels = patch, channels
+        self.linear = nn.Linear(patch * patch * channels, dim, bias=bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, height, width) -> (B, N, D)."""
+        if images.size(1) != self.channels:
+            raise ShapeError(f"the image has {images.size(1)} channels and the model was made for {self.channels}")
+        return self.linear(cut_patches(images, self.patch))

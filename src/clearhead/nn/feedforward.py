@@ -18,17 +18,27 @@ A feed-forward network is made by a callable (dim, inner, *, bias, dropout). Reg
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Protocol
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.nn.dropout import Dropout
-from clearhead.nn.native import FeedForwardForm
+from clearhead.nn.norm import Dropout
 from clearhead.registry import Registry
 
 Activation = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class FeedForwardForm:
+    """What native code needs to know: outer(φ(inner(x))), or outer(φ(gate(x)) · inner(x))."""
+
+    activation: str  # "relu", "gelu" or "silu"
+    inner: nn.Linear
+    outer: nn.Linear
+    gate: nn.Linear | None = None
 
 
 class FeedForwardLayer(nn.Module):
@@ -38,6 +48,7 @@ class FeedForwardLayer(nn.Module):
     outer: nn.Linear  # what it writes with
 
     def native_form(self) -> FeedForwardForm | None:
+        """What an engine without torch computes; None: it cannot."""
         return None
 
 

@@ -1,7 +1,7 @@
 """Masks: which keys a query may see.
 
 A mask is boolean, `True` = may be seen, and broadcasts to (B, T, S). The lecture's look-ahead matrix L (0 where
-visible, -inf where not) is `additive(causal_mask(T))`.
+visible, -inf where not) is `additive_mask(causal_mask(T))`.
 
     B batch, T queries, S keys
 
@@ -49,7 +49,7 @@ def length_mask(lengths: Tensor, longest: int | None = None) -> Tensor:
     return (torch.arange(longest, device=lengths.device) < lengths.unsqueeze(-1)).unsqueeze(-2)
 
 
-def additive(mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+def additive_mask(mask: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The mask as the lectures add it to the scores: 0 where visible, -inf where not."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, -math.inf)
 

@@ -1,4 +1,6 @@
-"""Normalisation: brings every token vector to mean β and standard deviation γ, so that training stays stable.
+"""Normalisation and dropout.
+
+A norm brings every token vector to mean β and standard deviation γ, so that training stays stable:
 
     LayerNorm(z; γ, β) = γ (z - μ_z) / σ_z + β        over the features of one token
     RMSNorm(z; γ)      = γ z / √(mean of z²)          without the mean
@@ -12,22 +14,44 @@ A norm is made by a callable from the width to a module. Registered, it is a val
     class Mine(nn.Module):
         def __init__(self, dim: int): ...
         def forward(self, x): ...                              # (B, T, D) -> (B, T, D)
+
+Dropout sets each number to zero with probability p while training, and scales the others to keep the mean:
+
+    y = x · keep / (1 - p)          keep ~ Bernoulli(1 - p), one draw for each number
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from clearhead.nn.native import NormForm
 from clearhead.registry import Registry
 
 MakeNorm = Callable[[int], nn.Module]  # width -> a norm of that width
 
 NORMS: Registry[MakeNorm] = Registry("norm")
+
+
+@dataclass(frozen=True)
+class NormForm:
+    """What native code needs to know: gain · normalised(x) + shift."""
+
+    kind: str  # "none", "layer" or "rms"
+    gain: Tensor | None = None  # (D,)
+    shift: Tensor | None = None  # (D,)
+    eps: float = 0.0
+
+
+@runtime_checkable
+class NativeNorm(Protocol):
+    """A norm with a native form."""
+
+    def native_form(self) -> NormForm: ...
 
 
 def layer_norm(z: Tensor, gain: Tensor, shift: Tensor, eps: float = 1e-5) -> Tensor:
@@ -78,3 +102,28 @@ class NoNorm(nn.Identity):
 
     def native_form(self) -> NormForm:
         return NormForm("none")
+
+
+# --- dropout ---
+
+LEVELS = 1 << 16  # values of sixteen bits
+LOWEST = -(1 << 63)  # of a 64-bit word
+
+
+class Dropout(nn.Dropout):
+    """torch's, with fewer random words on a CPU, where drawing one for each number takes longer than the layer before.
+
+    Four numbers share one 64-bit word: p is rounded to a multiple of 1/65536.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        if x.device.type != "cpu":
+            return super().forward(x)
+        dropped = round(self.p * LEVELS)
+        if dropped == LEVELS:
+            return x * 0.0
+        words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(LOWEST, None)
+        random = words.view(torch.int16)[: x.numel()].view(x.shape)  # from -32768 to 32767
+        return x * (random >= dropped - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))

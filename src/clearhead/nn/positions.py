@@ -37,7 +37,6 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ShapeError
-from clearhead.nn.native import PositionForm
 from clearhead.registry import Registry
 
 Combine = Callable[[Tensor, Tensor], Tensor]  # tokens (B, T, D), positions (T, P) -> (B, T, D or D + P)
@@ -45,12 +44,12 @@ Bias = Callable[[Tensor, Tensor], Tensor]  # query positions (T,), key positions
 Start = int | Tensor  # position of the first token, or (B,) one for each row
 
 
-def add(x: Tensor, positions: Tensor) -> Tensor:
+def add_positions(x: Tensor, positions: Tensor) -> Tensor:
     """Token + position, as in the paper."""
     return x + positions
 
 
-def concatenate(x: Tensor, positions: Tensor) -> Tensor:
+def concatenate_positions(x: Tensor, positions: Tensor) -> Tensor:
     """Token and position side by side, as in the Georgia Tech lecture: the width grows."""
     return torch.cat((x, positions.expand(*x.shape[:-1], -1)), dim=-1)
 
@@ -75,7 +74,7 @@ class PositionSizes:
     key_dim: int  # of one head
     max_length: int  # of a learned table
     base: float = 10000.0  # N
-    combine: Combine = add
+    combine: Combine = add_positions
     causal: bool = False
 
 
@@ -156,7 +155,7 @@ class SinCosTable(nn.Module):
 class InputPositions(PositionScheme):
     """A vector for each position, combined with the token's: a scheme writes `encode`."""
 
-    combine: Combine = staticmethod(add)
+    combine: Combine = staticmethod(add_positions)
 
     def encode(self, length: int, start: Start = 0) -> Tensor:
         """The vectors of `length` positions from `start` on: (T, D), or (B, T, D)."""
@@ -173,7 +172,7 @@ class InputPositions(PositionScheme):
     @property
     def is_added(self) -> bool:
         """Whether `forward` adds `encode` to the tokens and does nothing else, as native code does it."""
-        return self.combine is add and type(self).forward is InputPositions.forward
+        return self.combine is add_positions and type(self).forward is InputPositions.forward
 
     @contextmanager
     def changed(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
@@ -218,7 +217,7 @@ class NoPositions(InputPositions):
 class SinusoidalPositions(InputPositions):
     """Sines from short to long wavelengths: dot products between positions fall with their distance."""
 
-    def __init__(self, dim: int, base: float = 10000.0, combine: Combine = add):
+    def __init__(self, dim: int, base: float = 10000.0, combine: Combine = add_positions):
         super().__init__()
         self.dim, self.combine, self.waves = dim, combine, SinCosTable(dim, base)
 
@@ -235,7 +234,7 @@ class SinusoidalPositions(InputPositions):
 class LearnedPositions(InputPositions):
     """A trainable vector for each position, up to `max_length`."""
 
-    def __init__(self, dim: int, max_length: int, combine: Combine = add):
+    def __init__(self, dim: int, max_length: int, combine: Combine = add_positions):
         super().__init__()
         self.dim, self.max_length, self.combine = dim, max_length, combine
         self.table = nn.Embedding(max_length, dim)
@@ -256,6 +255,15 @@ class LearnedPositions(InputPositions):
 
 
 # --- inside the heads ---
+
+
+@dataclass(frozen=True)
+class PositionForm:
+    """What native code does to queries and keys, and what it adds to their score; None = nothing."""
+
+    sin: Tensor | None = None  # (T, K/2): pairs (i, i + K/2) are rotated
+    cos: Tensor | None = None  # (T, K/2)
+    bias: Tensor | None = None  # (H, 2T - 1): by distance key - query, from T - 1 down to -(T - 1)
 
 
 class RelativePositions(PositionScheme):

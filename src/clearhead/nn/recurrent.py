@@ -36,7 +36,6 @@ class State:
     cell: Tensor | None = None  # (L, B, H)
 
     def reorder(self, rows: Tensor) -> State:
-        """Row i becomes what row rows[i] was."""
         return State(self.hidden[:, rows], None if self.cell is None else self.cell[:, rows])
 
     @property

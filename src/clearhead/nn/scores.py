@@ -67,7 +67,7 @@ def cosine(q: Tensor, k: Tensor) -> Tensor:
     return dot(F.normalize(q, dim=-1), F.normalize(k, dim=-1))
 
 
-class Cosine(nn.Module):
+class CosineScore(nn.Module):
     """Cosine with a learned temperature: between -1 and 1 the softmax could never become sharp."""
 
     equation = "s_j = τ q · k_j / (|q| |k_j|)"
@@ -80,7 +80,7 @@ class Cosine(nn.Module):
         return self.sharpness * cosine(q, k)
 
 
-class Additive(nn.Module):
+class AdditiveScore(nn.Module):
     """wᵀ tanh(W_q q + W_k k): a small network compares query and key, which may differ in size."""
 
     equation = "s_j = wᵀ tanh(W_q q + W_k k_j)"
@@ -98,7 +98,7 @@ class Additive(nn.Module):
         return (hidden @ self.weight.unsqueeze(-3)).squeeze(-1)
 
 
-class Bilinear(nn.Module):
+class BilinearScore(nn.Module):
     """qᵀ B k: a learned inner product of query and key, which may differ in size."""
 
     equation = "s_j = qᵀ B k_j"
@@ -122,9 +122,9 @@ _describe(cosine, "s_j = q · k_j / (|q| |k_j|)")
 
 SCORES.register("dot")(lambda _key_dim, _heads: dot)
 SCORES.register("scaled_dot")(lambda _key_dim, _heads: scaled_dot)
-SCORES.register("additive")(lambda key_dim, heads: Additive(key_dim, heads=heads))
-SCORES.register("bilinear")(lambda key_dim, heads: Bilinear(key_dim, heads=heads))
-SCORES.register("cosine")(lambda _key_dim, heads: Cosine(heads))
+SCORES.register("additive")(lambda key_dim, heads: AdditiveScore(key_dim, heads=heads))
+SCORES.register("bilinear")(lambda key_dim, heads: BilinearScore(key_dim, heads=heads))
+SCORES.register("cosine")(lambda _key_dim, heads: CosineScore(heads))
 
 
 def _per_head(heads: int | None) -> tuple[int, ...]:

@@ -11,17 +11,16 @@ The bundled models learned no other form of conversation; the next speaker's lin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from clearhead.serve.completions import GenerationBody, Prompted, ResponseFormat, Usage, respond
 from clearhead.serve.errors import ERROR_RESPONSES
-from clearhead.serve.generation import GenerationBody, Prompted, ResponseFormat, Usage, respond
-from clearhead.serve.prompts import encode
-from clearhead.serve.schemas import RequestBody, ServiceDep
-from clearhead.serve.text_row import TextChunk, TokenLogprob
+from clearhead.serve.generation import TextChunk, TokenLogprob
+from clearhead.serve.inputs import RequestBody, ServiceDep, encode
 
 router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
@@ -125,7 +124,7 @@ class ChatReply(BaseModel):
 async def chat(body: ChatRequest, request: Request, service: ServiceDep) -> Response:
     """The next message of a conversation, whole or by server-sent events."""
     served = service.get(body.model)
-    served.require_generation()
+    served.require("generate")
     prompts = await encode([as_play(body.messages)], served)
     top_logprobs = body.top_logprobs if body.logprobs else None
     prompted = Prompted(body, prompts, body.token_limit, top_logprobs, stops=(*body.stops, NEXT_SPEAKER))
@@ -139,29 +138,29 @@ def as_play(messages: Sequence[Message]) -> str:
 
 
 def _format(top_logprobs: int | None) -> ResponseFormat:
-    def logprobs(chunk: TextChunk) -> dict[str, Any] | None:
+    def logprobs(chunk: TextChunk) -> dict[str, object] | None:
         return None if top_logprobs is None else {"content": [_token(each, top_logprobs) for each in chunk.tokens]}
 
-    def choice(chunk: TextChunk) -> dict[str, Any]:
+    def choice(chunk: TextChunk) -> dict[str, object]:
         message = {"role": "assistant", "content": chunk.text}
         return {"index": chunk.index, "message": message, "logprobs": logprobs(chunk), "finish_reason": chunk.finish}
 
-    def opening(index: int) -> dict[str, Any]:
+    def opening(index: int) -> dict[str, object]:
         delta = {"role": "assistant", "content": ""}
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
 
-    def delta(chunk: TextChunk) -> dict[str, Any]:
+    def delta(chunk: TextChunk) -> dict[str, object]:
         content = {"content": chunk.text} if chunk.text else {}
         return {"index": chunk.index, "delta": content, "logprobs": logprobs(chunk), "finish_reason": chunk.finish}
 
     return ResponseFormat("chatcmpl", "chat.completion", "chat.completion.chunk", choice, opening, delta)
 
 
-def _token(token: TokenLogprob, count: int) -> dict[str, Any]:
+def _token(token: TokenLogprob, count: int) -> dict[str, object]:
     top = [_logprob(text, value) for text, value in token.top[:count]]
     return {**_logprob(token.text, token.logprob or 0.0), "top_logprobs": top}
 
 
-def _logprob(text: str, value: float) -> dict[str, Any]:
+def _logprob(text: str, value: float) -> dict[str, object]:
     """A part of a character has no text, and its bytes are not known."""
     return {"token": text, "logprob": value, "bytes": None if "�" in text else list(text.encode())}

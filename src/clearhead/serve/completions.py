@@ -1,23 +1,214 @@
-"""`POST /v1/completions`: text that continues a prompt, with the log-probabilities of prompt and text.
+"""`POST /v1/completions`, and what it shares with chat: the request fields, and the answer whole or as a stream.
 
-With `echo` the prompt is part of the answer, and so are its log-probabilities: `max_tokens=0` scores a text.
+With `echo` the prompt is part of the answer, and so are its log-probabilities: `max_tokens=0` scores a text. Besides
+OpenAI's fields every setting of the token loop can be given. A stream is a series of server-sent events, `data: {…}`,
+and ends with `data: [DONE]`; a beam search sends its text when it is decided.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearhead.serve.errors import ERROR_RESPONSES
-from clearhead.serve.generation import GenerationBody, Prompted, ResponseFormat, Usage, respond
-from clearhead.serve.prompts import Prompt, read_prompts
-from clearhead.serve.schemas import ServiceDep
-from clearhead.serve.text_row import TextChunk, TokenLogprob
+from clearhead.decode import Settings
+from clearhead.serve.errors import ERROR_RESPONSES, RequestError, error_document, to_request_error
+from clearhead.serve.generation import GenerationRequest, TextChunk, TokenLogprob, generated_chunks, submit_requests
+from clearhead.serve.inputs import (
+    ModelName,
+    Prompt,
+    RequestBody,
+    SearchBody,
+    ServiceDep,
+    TokenIds,
+    check_count,
+    check_length,
+    read_prompts,
+)
+from clearhead.serve.registry import ServedModel
+from clearhead.serve.worker import while_connected
 
 router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
+
+StopString = Annotated[str, Field(min_length=1, max_length=200)]
+NotSupported = Annotated[float, Field(ge=0, le=0, description="Only 0 is supported.")]
+
+
+# --- any request for generated text ---
+
+
+class StreamOptions(RequestBody):
+    """What a stream contains besides the text."""
+
+    include_usage: bool = Field(False, description="Send the number of tokens in a last event.")
+
+
+class GenerationBody(SearchBody):
+    """The fields of every request for generated text."""
+
+    model: ModelName
+    temperature: float = Field(1.0, ge=0, le=2, description="0 = greedy. With beams the default is 0.")
+    n: int = Field(1, ge=1, le=16, description="Texts for each prompt; with beams the n best.")
+    stop: StopString | list[StopString] = Field([], max_length=16, description="End before the first of these.")
+    stream: bool = Field(False, description="Send the text as it is generated, by server-sent events.")
+    stream_options: StreamOptions = StreamOptions()
+    user: str | None = Field(None, description="Ignored.")
+    presence_penalty: NotSupported = 0.0
+    frequency_penalty: NotSupported = 0.0
+    prefix_tokens: TokenIds = Field([], description="Ids that every text begins with, after its prompt.")
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    def settings(self, max_tokens: int) -> Settings:
+        """The settings of the token loop."""
+        searches = self.beams > 1
+        return self.search_settings(
+            max_tokens=max_tokens,
+            prefix_tokens=tuple(self.prefix_tokens),
+            n_best=self.n if searches else 1,
+            temperature=0.0 if searches and "temperature" not in self.model_fields_set else self.temperature,
+        )
+
+
+class Usage(BaseModel):
+    """Tokens read and generated."""
+
+    prompt_tokens: int
+    completion_tokens: int = 0
+    total_tokens: int
+
+    @classmethod
+    def of(cls, prompt: int, generated: int = 0) -> Usage:
+        """With their sum."""
+        return cls(prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated)
+
+
+@dataclass(frozen=True)
+class ResponseFormat:
+    """How one of the routes words its answer."""
+
+    id_prefix: str
+    whole: str  # the "object" of an answer, and of an event of a stream
+    event: str
+    choice: Callable[[TextChunk], dict[str, object]]
+    opening: Callable[[int], dict[str, object]] | None  # the event before the first chunk of a text
+    delta: Callable[[TextChunk], dict[str, object]]
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """The prompts of a request, and how to continue them."""
+
+    body: GenerationBody
+    prompts: Sequence[tuple[int, ...]]
+    max_tokens: int
+    top_logprobs: int | None = None
+    echo: bool = False
+    stops: tuple[str, ...] = ()
+
+    def requests(self, served: ServedModel) -> list[GenerationRequest]:
+        """One for each row of the token loop; refused if they are too many or too long."""
+        body, limits = self.body, served.limits
+        check_count(len(self.prompts) * body.n, limits)
+        for prompt in self.prompts:
+            check_length(len(prompt) + self.max_tokens, served)
+        total = len(self.prompts) * max(body.n, body.beams) * self.max_tokens
+        if total > limits.tokens:
+            message = f"{total:,} tokens are more than the {limits.tokens:,} of one request"
+            raise RequestError(400, "too_many_tokens", message)
+        if body.beams > 1 and self.top_logprobs is not None:
+            message = "logprobs: a beam search keeps no alternatives; leave out logprobs or beams"
+            raise RequestError(400, "invalid_value", message)
+        settings, start = body.settings(self.max_tokens), (served.model.tokenizer.start,)
+        settings.check_vocabulary(len(served.model.tokenizer))
+        rows = 1 if body.beams > 1 else body.n
+        return [
+            GenerationRequest(
+                prompt or start,
+                settings,
+                row_seed,
+                self.stops,
+                self.top_logprobs,
+                self.echo and bool(prompt),
+                served.model.window(len(prompt or start) + self.max_tokens),
+                index=number * body.n + row_seed,
+            )
+            for number, prompt in enumerate(self.prompts)
+            for row_seed in range(rows)
+        ]
+
+
+async def respond(request: Request, served: ServedModel, prompted: Prompted, form: ResponseFormat) -> Response:
+    """Generate, and answer all at once or as it comes."""
+    seconds, requests = served.limits.seconds, prompted.requests(served)
+    head = {"id": f"{form.id_prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": served.name}
+    prompt_tokens = sum(len(prompt) for prompt in prompted.prompts)
+    chunks = generated_chunks(requests, partial(submit_requests, served), seconds)
+    if prompted.body.stream:
+        first = await while_connected(request, anext(chunks), seconds)
+        include_usage = prompted.body.stream_options.include_usage
+        events = _events(_chained(first, chunks), form, head, prompt_tokens, include_usage)
+        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    texts = await while_connected(request, _gathered(chunks), seconds)
+    usage = Usage.of(prompt_tokens, sum(text.generated for text in texts)).model_dump()
+    choices = [form.choice(text) for text in texts]
+    return JSONResponse({**head, "object": form.whole, "choices": choices, "usage": usage})
+
+
+async def _gathered(chunks: AsyncIterator[TextChunk]) -> list[TextChunk]:
+    """All chunks of each text as one, by index."""
+    texts: dict[int, list[TextChunk]] = {}
+    async for chunk in chunks:
+        texts.setdefault(chunk.index, []).append(chunk)
+    return [_joined(texts[index]) for index in sorted(texts)]
+
+
+def _joined(chunks: Sequence[TextChunk]) -> TextChunk:
+    tokens = tuple(token for chunk in chunks for token in chunk.tokens)
+    return replace(chunks[-1], text="".join(chunk.text for chunk in chunks), tokens=tokens)
+
+
+async def _chained(first: TextChunk, chunks: AsyncIterator[TextChunk]) -> AsyncIterator[TextChunk]:
+    yield first
+    async for chunk in chunks:
+        yield chunk
+
+
+async def _events(
+    chunks: AsyncIterator[TextChunk], form: ResponseFormat, head: dict[str, object], prompt_tokens: int, usage: bool
+) -> AsyncIterator[str]:
+    """The server-sent events of all texts."""
+    head, generated = {**head, "object": form.event}, dict[int, int]()
+    try:
+        async for chunk in chunks:
+            if chunk.index not in generated and form.opening is not None:
+                yield _event({**head, "choices": [form.opening(chunk.index)]})
+            generated[chunk.index] = chunk.generated
+            yield _event({**head, "choices": [form.delta(chunk)]})
+        if usage:
+            total = Usage.of(prompt_tokens, sum(generated.values())).model_dump()
+            yield _event({**head, "choices": [], "usage": total})
+        yield "data: [DONE]\n\n"
+    except Exception as problem:
+        refused = to_request_error(problem)
+        yield _event(error_document(refused.status, str(refused), refused.code))
+
+
+def _event(data: dict[str, object]) -> str:
+    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+# --- completions ---
 
 
 class CompletionRequest(GenerationBody):
@@ -68,21 +259,21 @@ class CompletionReply(BaseModel):
 async def completions(body: CompletionRequest, request: Request, service: ServiceDep) -> Response:
     """Text that continues each prompt, whole or by server-sent events."""
     served = service.get(body.model)
-    served.require_generation()
+    served.require("generate")
     prompts = await read_prompts(body.prompt, served)
     prompted = Prompted(body, prompts, body.max_tokens, body.logprobs, body.echo, body.stops)
     return await respond(request, served, prompted, _format(with_logprobs=body.logprobs is not None))
 
 
 def _format(with_logprobs: bool) -> ResponseFormat:
-    def choice(chunk: TextChunk) -> dict[str, Any]:
+    def choice(chunk: TextChunk) -> dict[str, object]:
         logprobs = _logprobs(chunk.tokens) if with_logprobs else None
         return {"index": chunk.index, "text": chunk.text, "logprobs": logprobs, "finish_reason": chunk.finish}
 
     return ResponseFormat("cmpl", "text_completion", "text_completion", choice, None, choice)
 
 
-def _logprobs(tokens: tuple[TokenLogprob, ...]) -> dict[str, Any]:
+def _logprobs(tokens: tuple[TokenLogprob, ...]) -> dict[str, object]:
     return {
         "tokens": [token.text for token in tokens],
         "token_logprobs": [token.logprob for token in tokens],

@@ -20,12 +20,7 @@ from clearhead.errors import ClearheadError
 
 logger = logging.getLogger("clearhead.serve")
 
-TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
+TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 MESSAGES = {
     404: "there is nothing at this address; /openapi.json lists all routes",
     405: "this address answers another method; /openapi.json lists all routes",
@@ -65,7 +60,7 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def error_document(status: int, message: str, code: str) -> dict[str, Any]:
+def error_document(status: int, message: str, code: str) -> dict[str, object]:
     """Return the JSON body of an error, in OpenAI's shape."""
     default = "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": message, "type": TYPES.get(status, default), "code": code, "param": None}}
@@ -81,7 +76,7 @@ def to_request_error(problem: Exception) -> RequestError:
     return RequestError(500, "failure", "the service failed to answer this request; its log says more")
 
 
-def install(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Register handlers that answer every exception with an error document."""
 
     @app.exception_handler(ClearheadError)

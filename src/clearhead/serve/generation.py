@@ -1,183 +1,71 @@
-"""What `/v1/completions` and `/v1/chat/completions` share: the request fields, and the answer whole or as a stream.
+"""Requested texts as rows of the token loop: from tokens to chunks of text with their log-probabilities.
 
-Besides OpenAI's fields every setting of the token loop can be given. A stream is a series of server-sent events,
-`data: {…}`, and ends with `data: [DONE]`; a beam search sends its text when it is decided.
+T tokens, V vocabulary
 """
 
 from __future__ import annotations
 
-import json
-import time
-import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from fastapi import Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, Field
+from torch import Tensor
 
-from clearhead.decode import Settings
-from clearhead.serve.errors import RequestError, error_document, to_request_error
-from clearhead.serve.prompts import check_length
+from clearhead.decode import EndReason, Row, Settings, TextStream, Token
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ModelName, RequestBody, check_count
-from clearhead.serve.text_row import GenerationRequest, TextChunk
-from clearhead.serve.worker import Job, ThreadQueue, while_connected
+from clearhead.serve.worker import Job, ThreadQueue
 
-StopString = Annotated[str, Field(min_length=1, max_length=200)]
-NotSupported = Annotated[float, Field(ge=0, le=0, description="Only 0 is supported.")]
-
-
-class StreamOptions(RequestBody):
-    """What a stream contains besides the text."""
-
-    include_usage: bool = Field(False, description="Send the number of tokens in a last event.")
-
-
-class GenerationBody(RequestBody):
-    """The fields of every request for generated text."""
-
-    model: ModelName
-    temperature: float = Field(1.0, ge=0, le=2, description="0 = greedy. With beams the default is 0.")
-    top_p: float = Field(1.0, gt=0, le=1, description="Sample from the smallest set with total probability p.")
-    n: int = Field(1, ge=1, le=16, description="Texts for each prompt; with beams the n best.")
-    stop: StopString | list[StopString] = Field([], max_length=16, description="End before the first of these.")
-    seed: int | None = Field(None, ge=0, lt=2**63, description="The same seed samples the same text.")
-    stream: bool = Field(False, description="Send the text as it is generated, by server-sent events.")
-    stream_options: StreamOptions = StreamOptions()
-    user: str | None = Field(None, description="Ignored.")
-    presence_penalty: NotSupported = 0.0
-    frequency_penalty: NotSupported = 0.0
-
-    # not in OpenAI's API
-    top_k: int | None = Field(None, ge=1, lt=2**31, description="Sample from the k most likely tokens.")
-    min_p: float = Field(0.0, ge=0, lt=1, description="Sample from tokens with this share of the highest probability.")
-    repetition_penalty: float = Field(1.0, ge=1, le=100, description="Above 1, earlier tokens become less likely.")
-    no_repeat: int = Field(0, ge=0, le=1000, description="No n-gram of this size occurs twice; 0 = off.")
-    beams: int = Field(1, ge=1, le=16, description="Beam width; 1 = no beam search.")
-    groups: int = Field(1, ge=1, le=16, description="Divide the beams into this many groups that should differ.")
-    diversity: float = Field(0.0, ge=0, le=100, description="How much the groups should differ.")
-    length_penalty: float = Field(1.0, ge=0, le=5, description="A score is log-probability over length^penalty.")
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-
-    def settings(self, max_tokens: int) -> Settings:
-        """The settings of the token loop."""
-        searches = self.beams > 1
-        return Settings(
-            max_tokens=max_tokens,
-            no_repeat_ngram=self.no_repeat,
-            repetition_penalty=self.repetition_penalty,
-            length_penalty=self.length_penalty,
-            beam_width=self.beams,
-            n_best=self.n if searches else 1,
-            beam_groups=self.groups,
-            diversity_penalty=self.diversity,
-            temperature=0.0 if searches and "temperature" not in self.model_fields_set else self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            seed=self.seed,
-        )
-
-
-class Usage(BaseModel):
-    """Tokens read and generated."""
-
-    prompt_tokens: int
-    completion_tokens: int = 0
-    total_tokens: int
-
-    @classmethod
-    def of(cls, prompt: int, generated: int = 0) -> Usage:
-        """With their sum."""
-        return cls(prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated)
+NEAR = 32  # prompts whose lengths differ by less are read together
 
 
 @dataclass(frozen=True)
-class ResponseFormat:
-    """How one of the routes words its answer."""
+class TokenLogprob:
+    """A token, its log-probability, and the most likely tokens in its place."""
 
-    id_prefix: str
-    whole: str  # the "object" of an answer, and of an event of a stream
-    event: str
-    choice: Callable[[TextChunk], dict[str, Any]]
-    opening: Callable[[int], dict[str, Any]] | None  # the event before the first chunk of a text
-    delta: Callable[[TextChunk], dict[str, Any]]
+    text: str
+    offset: int  # characters before it
+    logprob: float | None  # None for the first token of a prompt, which follows nothing
+    top: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
-class Prompted:
-    """The prompts of a request, and how to continue them."""
+class TextChunk:
+    """The next part of a text."""
 
-    body: GenerationBody
-    prompts: Sequence[tuple[int, ...]]
-    max_tokens: int
-    top_logprobs: int | None = None
-    echo: bool = False
+    text: str
+    tokens: tuple[TokenLogprob, ...] = ()
+    generated: int = 0  # tokens so far, without those of the prompt
+    finish: EndReason | None = None
+    index: int = 0  # of the text in the response
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """One prompt to continue. A beam search gives settings.n_best texts, anything else one."""
+
+    prompt: tuple[int, ...]
+    settings: Settings
+    row_seed: int = 0  # which of several texts from this prompt: each samples its own
     stops: tuple[str, ...] = ()
-
-    def requests(self, served: ServedModel) -> list[GenerationRequest]:
-        """One for each row of the token loop; refused if they are too many or too long."""
-        body, limits = self.body, served.limits
-        check_count(len(self.prompts) * body.n, limits)
-        for prompt in self.prompts:
-            check_length(len(prompt) + self.max_tokens, served)
-        total = len(self.prompts) * max(body.n, body.beams) * self.max_tokens
-        if total > limits.tokens:
-            message = f"{total:,} tokens are more than the {limits.tokens:,} of one request"
-            raise RequestError(400, "too_many_tokens", message)
-        if body.beams > 1 and self.top_logprobs is not None:
-            raise RequestError(
-                400, "invalid_value", "logprobs: a beam search keeps no alternatives; leave out logprobs or beams"
-            )
-        settings, start = body.settings(self.max_tokens), (served.model.tokenizer.start,)
-        rows = 1 if body.beams > 1 else body.n
-        return [
-            GenerationRequest(
-                prompt or start,
-                settings,
-                row_seed,
-                self.stops,
-                self.top_logprobs,
-                self.echo and bool(prompt),
-                served.model.window(len(prompt or start) + self.max_tokens),
-                index=number * body.n + row_seed,
-            )
-            for number, prompt in enumerate(self.prompts)
-            for row_seed in range(rows)
-        ]
+    top_logprobs: int | None = None  # alternatives per token; None = no log-probabilities at all
+    echo: bool = False  # send the prompt too
+    window: int | None = None  # tokens that the model looks back at
+    index: int = 0  # of its first text in the response
+    send: Callable[[TextChunk], None] = field(default=lambda _: None, compare=False)
 
 
-async def respond(request: Request, served: ServedModel, prompted: Prompted, form: ResponseFormat) -> Response:
-    """Generate, and answer all at once or as it comes."""
-    seconds, requests = served.limits.seconds, prompted.requests(served)
-    head = {"id": f"{form.id_prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": served.name}
-    prompt_tokens = sum(len(prompt) for prompt in prompted.prompts)
-    chunks = generated_chunks(requests, served.generate, seconds)
-    if prompted.body.stream:
-        first = await while_connected(request, anext(chunks), seconds)
-        include_usage = prompted.body.stream_options.include_usage
-        events = _events(_chained(first, chunks), form, head, prompt_tokens, include_usage)
-        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-    texts = await while_connected(request, _gathered(chunks), seconds)
-    usage = Usage.of(prompt_tokens, sum(text.generated for text in texts)).model_dump()
-    choices = [form.choice(text) for text in texts]
-    return JSONResponse({**head, "object": form.whole, "choices": choices, "usage": usage})
+# --- from a request to chunks ---
 
 
 async def generated_chunks(
     requests: Sequence[GenerationRequest], submit: Callable[[Sequence[GenerationRequest]], list[Job]], seconds: float
 ) -> AsyncIterator[TextChunk]:
     """The chunks of all texts as they come, until each has ended; submitted when the first is awaited."""
-    queue = ThreadQueue[TextChunk | Job](seconds)  # a chunk, or a job that has ended
+    queue = ThreadQueue[TextChunk | Future[Any]](seconds)  # a chunk, or the answer of a job that has ended
     jobs = submit([replace(each, send=queue.put) for each in requests])
     for job in jobs:
-        job.answer.add_done_callback(partial(_put_job, queue, job))
+        job.answer.add_done_callback(queue.put)
     running = len(jobs)
     try:
         while running:
@@ -185,55 +73,155 @@ async def generated_chunks(
             if isinstance(item, TextChunk):
                 yield item
             else:
-                item.answer.result()
+                item.result()
                 running -= 1
     finally:
         for job in jobs:
             job.answer.cancel()
 
 
-def _put_job(queue: ThreadQueue[TextChunk | Job], job: Job, _: object) -> None:
-    queue.put(job)
+def submit_requests(served: ServedModel, requests: Sequence[GenerationRequest]) -> list[Job]:
+    """Continue prompts in the thread of a model; each request gets its own chunks."""
+
+    def join(jobs: list[Job]) -> Iterator[None]:
+        stepper, window = served.model.engines.stepper(), jobs[0].payload.window
+        state = stepper.start() if window is None else stepper.start(window=window)
+        served.worker.join(stepper, [_row(served, job) for job in jobs], state)
+        return iter(())
+
+    jobs = [Job(_alike(each), each, join, each.settings.beam_width) for each in requests]
+    served.worker.submit(jobs)
+    return jobs
 
 
-async def _gathered(chunks: AsyncIterator[TextChunk]) -> list[TextChunk]:
-    """All chunks of each text as one, by index."""
-    texts: dict[int, list[TextChunk]] = {}
-    async for chunk in chunks:
-        texts.setdefault(chunk.index, []).append(chunk)
-    return [_joined(texts[index]) for index in sorted(texts)]
+def _alike(request: GenerationRequest) -> Hashable:
+    """What requests must have in common to share a state: prompts of similar length, the window, and the search."""
+    search = request.settings.shared() if request.settings.beam_width > 1 else None
+    return "generate", len(request.prompt) // NEAR, request.window, search
 
 
-def _joined(chunks: Sequence[TextChunk]) -> TextChunk:
-    tokens = tuple(token for chunk in chunks for token in chunk.tokens)
-    return replace(chunks[-1], text="".join(chunk.text for chunk in chunks), tokens=tokens)
+def _row(served: ServedModel, job: Job) -> Row:
+    def done(generated: int) -> None:
+        served.metrics.tokens.labels(model=served.name).inc(generated)
+        job.resolve(None)
+
+    def failed(_: Row, problem: Exception) -> None:
+        if text.sent or not served.worker.retry_alone(job):
+            job.fail(problem)
+
+    text = TextRow(job.payload, served, done)
+    text.row.on_error = failed
+    job.answer.add_done_callback(lambda _: text.row.cancel())
+    return text.row
 
 
-async def _chained(first: TextChunk, chunks: AsyncIterator[TextChunk]) -> AsyncIterator[TextChunk]:
-    yield first
-    async for chunk in chunks:
-        yield chunk
+# --- from tokens to chunks ---
 
 
-async def _events(
-    chunks: AsyncIterator[TextChunk], form: ResponseFormat, head: dict[str, Any], prompt_tokens: int, usage: bool
-) -> AsyncIterator[str]:
-    """The server-sent events of all texts."""
-    head, generated = {**head, "object": form.event}, dict[int, int]()
-    try:
-        async for chunk in chunks:
-            if chunk.index not in generated and form.opening is not None:
-                yield _event({**head, "choices": [form.opening(chunk.index)]})
-            generated[chunk.index] = chunk.generated
-            yield _event({**head, "choices": [form.delta(chunk)]})
-        if usage:
-            total = Usage.of(prompt_tokens, sum(generated.values())).model_dump()
-            yield _event({**head, "choices": [], "usage": total})
-        yield "data: [DONE]\n\n"
-    except Exception as problem:
-        refused = to_request_error(problem)
-        yield _event(error_document(refused.status, str(refused), refused.code))
+class TextRow:
+    """Turns the callbacks of a row into chunks, and ends the row at a stop string."""
 
+    def __init__(self, request: GenerationRequest, served: ServedModel, done: Callable[[int], None]):
+        """`done` is called once, with the number of generated tokens."""
+        self.request, self.served, self.done = request, served, done
+        self.decode: Callable[[list[int]], str] = served.model.tokenizer.decode
+        self.row = Row(
+            request.prompt,
+            request.settings,
+            stop=served.model.tokenizer.stop,
+            row_seed=request.row_seed,
+            keep_logits=request.top_logprobs is not None,
+            on_prompt=self._score_prompt if request.echo and request.top_logprobs is not None else None,
+            on_token=self._add,
+            on_end=self._search_end if request.settings.beam_width > 1 else self._row_end,
+        )
+        self.sent = False  # whether a chunk was sent
+        self._ended = False
+        self._stream = TextStream(self.decode, request.prompt, request.stops)
+        self._length = 0  # characters sent
+        self._held: list[TokenLogprob] = []  # tokens whose text is not certain yet
+        self._piece = ""  # text of the last token
+        self._prompt_logprobs: list[tuple[float | None, tuple[tuple[str, float], ...]]] = [(None, ())]
 
-def _event(data: dict[str, Any]) -> str:
-    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+    def _score_prompt(self, logits: Tensor, start: int) -> None:
+        """Logits (T, V) of what follows prompt[start : start + T]."""
+        following = self.request.prompt[start + 1 : start + 1 + len(logits)]
+        logprobs = logits[: len(following)].log_softmax(-1)
+        self._prompt_logprobs += [self._scored(row, token) for row, token in zip(logprobs, following, strict=True)]
+
+    def _scored(self, logprobs: Tensor, token: int) -> tuple[float, tuple[tuple[str, float], ...]]:
+        """The log-probability of a token, of (V,), and those of the most likely ones, the token always among them."""
+        best = logprobs.topk(min(self.request.top_logprobs or 0, len(logprobs)))
+        known = zip([*best.indices.tolist(), token], [*best.values.tolist(), float(logprobs[token])], strict=True)
+        top: dict[str, float] = {}
+        for index, value in known:  # of several tokens with the same text, the most likely counts
+            top.setdefault(self.served.token_texts[index], value)
+        return float(logprobs[token]), tuple(top.items())
+
+    def _add(self, token: Token) -> None:
+        if token.end == "stop":
+            return
+        self._echo()
+        if token.logits is not None:
+            scored = self._scored(token.logits.log_softmax(-1), token.id)
+            self._held.append(TokenLogprob(self.served.token_texts[token.id], self._length, *scored))
+        piece = self._stream.add(token.id)
+        self._length += len(piece)
+        if self._stream.ended:
+            self._finish("stop", piece)
+            self.row.cancel()
+        elif token.end is not None:
+            self._piece = piece
+        elif piece:
+            self._send(TextChunk(piece, self._certain(), self._generated, index=self.request.index))
+
+    def _row_end(self, row: Row) -> None:
+        self._echo()
+        if not self._ended and row.end is not None:
+            self._finish(row.end, self._piece)
+
+    def _search_end(self, row: Row) -> None:
+        """The texts of a beam search, the best first."""
+        prompt = self.request.prompt
+        before = self.decode(list(prompt)) if self.request.echo else ""
+        for number, hypothesis in enumerate(row.hypotheses):
+            stream, text = TextStream(self.decode, prompt, self.request.stops), before
+            for token in hypothesis.ids:
+                text += stream.add(token)
+            end: EndReason = "stop" if stream.ended or hypothesis.finished else "length"
+            text += "" if stream.ended else stream.end()
+            self._send(TextChunk(text, (), len(hypothesis.ids), end, self.request.index + number))
+        self.done(sum(len(hypothesis.ids) for hypothesis in row.hypotheses))
+
+    @property
+    def _generated(self) -> int:
+        return len(self.row.ids) - len(self.request.prompt)
+
+    def _echo(self) -> None:
+        """Send the prompt as the first chunk of a request with `echo`."""
+        if self.sent or not self.request.echo:
+            return
+        logprobs = iter(self._prompt_logprobs)
+        stream, tokens = TextStream(self.decode), []
+        for token in self.request.prompt if self.request.top_logprobs is not None else ():
+            tokens.append(TokenLogprob(self.served.token_texts[token], self._length, *next(logprobs)))
+            self._length += len(stream.add(token))
+        text = self.decode(list(self.request.prompt))
+        self._length = len(text)
+        self._send(TextChunk(text, tuple(tokens), index=self.request.index))
+
+    def _finish(self, finish: EndReason, piece: str) -> None:
+        rest = "" if self._stream.ended else self._stream.end()
+        self._length += len(rest)
+        self._ended = True
+        self._send(TextChunk(piece + rest, self._certain(), self._generated, finish, self.request.index))
+        self.done(self._generated)
+
+    def _certain(self) -> tuple[TokenLogprob, ...]:
+        """The tokens that are in the text now; those of a stop string never are."""
+        tokens, self._held = tuple(each for each in self._held if each.offset < self._length), []
+        return tokens
+
+    def _send(self, chunk: TextChunk) -> None:
+        self.sent = True
+        self.request.send(chunk)

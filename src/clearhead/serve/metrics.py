@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from clearhead.serve.errors import CLIENT_CLOSED_REQUEST
 
 STATM = Path("/proc/self/statm")
-
-__all__ = ["CONTENT_TYPE", "Metrics", "resident_memory"]
 
 
 class Metrics:
@@ -57,3 +58,28 @@ def resident_memory() -> float:
     if STATM.exists():
         return float(STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGESIZE")
     return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+class MeasureRequests:
+    """ASGI middleware that counts responses and their time by route; unknown addresses count as one route."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics):
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), CLIENT_CLOSED_REQUEST
+
+        async def send_and_note_status(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_and_note_status)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self.metrics.requests.labels(route=route, status=str(status)).inc()
+            self.metrics.seconds.labels(route=route).observe(time.perf_counter() - start)

@@ -9,11 +9,10 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from clearhead.serve.completions import Usage
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
-from clearhead.serve.generation import Usage
-from clearhead.serve.prompts import Prompt, read_prompts
+from clearhead.serve.inputs import ModelName, Prompt, RequestBody, ServiceDep, read_prompts
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ModelName, RequestBody, ServiceDep
 from clearhead.serve.worker import answers
 
 router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
@@ -31,7 +30,7 @@ class ModelCard(BaseModel):
     @classmethod
     def of(cls, served: ServedModel) -> ModelCard:
         """The card of a served model."""
-        return cls(id=served.name, created=served.loaded, task=served.task)
+        return cls(id=served.name, created=served.loaded, task=served.model.task)
 
 
 class ModelList(BaseModel):
@@ -89,9 +88,8 @@ async def embeddings(body: EmbeddingRequest, request: Request, service: ServiceD
     """The mean of the hidden states of each text's tokens."""
     served = service.get(body.model)
     if served.model.reads == "image":
-        raise RequestError(
-            400, "wrong_model", f"{served.name} is {served.model.description}: it has no vectors of texts"
-        )
+        message = f"{served.name} is {served.model.description}: it has no vectors of texts"
+        raise RequestError(400, "wrong_model", message)
     rows = await read_prompts(body.input, served)
     vectors = await answers(request, served.embed(rows), served.limits.seconds)
     if body.dimensions not in (None, len(vectors[0])):

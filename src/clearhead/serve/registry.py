@@ -6,41 +6,37 @@ Names come from whoever starts the service: what a client sends is only looked u
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clearhead.decode import Row, Settings
+from clearhead import load
+from clearhead.decode import Settings
 from clearhead.errors import ConfigError, nearest
 from clearhead.nn.positions import length_limit
 from clearhead.serve.errors import RequestError
-from clearhead.serve.limits import Limits
 from clearhead.serve.metrics import Metrics
-from clearhead.serve.text_row import GenerationRequest, TextRow, TokenTexts
+from clearhead.serve.security import Limits
 from clearhead.serve.worker import Job, Worker, compute_together
-from clearhead.tasks.base.predictor import load
 
-NEAR = 32  # prompts whose lengths differ by less are read together
+if TYPE_CHECKING:
+    from clearhead import Model
 
 
 class ServedModel:
     """One model under its name, and the thread that computes for it."""
 
-    def __init__(self, name: str, model: Any, limits: Limits, metrics: Metrics):
+    def __init__(self, name: str, model: Model, limits: Limits, metrics: Metrics):
         self.name, self.model, self.limits, self.metrics = name, model, limits, metrics
         self.loaded = int(time.time())
         self.worker = Worker(name, limits, metrics)
 
-    @property
-    def task(self) -> str:
-        task: str = self.model.task
-        return task
-
     @cached_property
-    def tokens(self) -> TokenTexts:
-        return TokenTexts(self.model.tokenizer)
+    def token_texts(self) -> list[str]:
+        """Every token of the vocabulary as text."""
+        return [piece.replace("▁", " ") for piece in self.model.tokenizer.pieces(range(len(self.model.tokenizer)))]
 
     @property
     def context(self) -> int:
@@ -52,12 +48,6 @@ class ServedModel:
         if self.model.verb != verb:
             message = f"{self.name}: cannot {meaning or verb}: it is {self.model.description}"
             raise RequestError(400, "wrong_model", message)
-
-    def require_generation(self) -> None:
-        """Refuse to generate where it cannot continue a text."""
-        self.require("generate")
-
-    # --- jobs ---
 
     def translate(self, texts: Sequence[str], settings: Settings) -> list[Job]:
         """The candidates of each text, the best first."""
@@ -75,43 +65,10 @@ class ServedModel:
         """One function, called by itself in the model's thread."""
         return self._submit(object(), [None], lambda _: [compute()])
 
-    def generate(self, requests: Sequence[GenerationRequest]) -> list[Job]:
-        """Continue prompts; each request gets its own chunks."""
-        jobs = [Job(_alike(each), each, self._join, each.settings.beam_width) for each in requests]
-        self.worker.submit(jobs)
-        return jobs
-
     def _submit(self, key: Hashable, items: Sequence[Any], compute: Callable[[list[Any]], Sequence[Any]]) -> list[Job]:
         jobs = [Job(key, item, compute_together(compute)) for item in items]
         self.worker.submit(jobs)
         return jobs
-
-    def _join(self, jobs: list[Job]) -> Iterator[None]:
-        """Let the rows of requests that are alike join the token loop."""
-        stepper, window = self.model.engines.stepper(), jobs[0].payload.window
-        state = stepper.start() if window is None else stepper.start(window=window)
-        self.worker.join(stepper, [self._row(job) for job in jobs], state)
-        return iter(())
-
-    def _row(self, job: Job) -> Row:
-        def done(generated: int) -> None:
-            self.metrics.tokens.labels(model=self.name).inc(generated)
-            job.resolve(None)
-
-        def failed(_: Row, problem: Exception) -> None:
-            if text.sent or not self.worker.retry_alone(job):
-                job.fail(problem)
-
-        text = TextRow(job.payload, self.tokens, done)
-        text.row.on_error = failed
-        job.answer.add_done_callback(lambda _: text.row.cancel())
-        return text.row
-
-
-def _alike(request: GenerationRequest) -> Hashable:
-    """What requests must have in common to share a state: prompts of similar length, the window, and the search."""
-    search = request.settings.shared() if request.settings.beam_width > 1 else None
-    return "generate", len(request.prompt) // NEAR, request.window, search
 
 
 @dataclass(frozen=True)
@@ -138,10 +95,8 @@ class Service:
     def get(self, name: str) -> ServedModel:
         """The model with this name, or 404."""
         if name not in self.models:
-            shown = f"{name[:60]!r}"
-            raise RequestError(
-                404, "model_not_found", f"there is no model called {shown}; {nearest(name[:60], self.models)}"
-            )
+            message = f"there is no model called {name[:60]!r}; {nearest(name[:60], self.models)}"
+            raise RequestError(404, "model_not_found", message)
         return self.models[name]
 
     def close(self) -> None:

@@ -23,7 +23,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearhead.serve.errors import RequestError
-from clearhead.serve.limits import Limits
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 PUBLIC_PATHS = frozenset({"/health"})  # answered without a token
@@ -77,6 +76,26 @@ def _is_cross_origin(method: str, host: str, headers: Headers) -> bool:
 
 
 # --- how much and how fast ---
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Every limit that keeps one client from taking the service away from the others."""
+
+    rows: int = 64  # batch size: texts or images that a model computes together
+    queue: int = 256  # texts or images that may wait for each model
+    seconds: float = 60.0  # request timeout, from the complete request to the complete response
+    patience: float = 10.0  # seconds for a client to send its request, and to read each part of the response
+    connections: int = 1000  # open connections; one more closes the one that has been idle longest
+
+    body: int = 8_000_000  # bytes of a request
+    bodies: int = 256_000_000  # bytes of all requests in progress
+    characters: int = 10_000  # of a text
+    texts: int = 128  # in a request
+    tokens: int = 8192  # generated for a request
+    context: int = 2048  # tokens of a prompt and its continuation; less for a model with a shorter context
+    seen: int = 200  # tokens of a text whose attention is returned
+    pixels: int = 16_000_000  # of an image
 
 
 class Guard:

@@ -1,4 +1,4 @@
-"""The service on a port of this machine, until the process is stopped."""
+"""The service as one ASGI app: routes, errors, access and metrics; and the port that it listens on, until it stops."""
 
 from __future__ import annotations
 
@@ -7,20 +7,84 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as METRICS_TYPE
+from pydantic import BaseModel
 
+from clearhead import __version__
 from clearhead.errors import ConfigError
-from clearhead.serve.app import create_app
-from clearhead.serve.limits import Limits
+from clearhead.serve import chat, completions, openai_models, tasks
+from clearhead.serve.errors import ERROR_RESPONSES, add_error_handlers
+from clearhead.serve.inputs import ServiceDep
+from clearhead.serve.metrics import MeasureRequests
 from clearhead.serve.registry import Service
-from clearhead.serve.security import LOCAL_HOSTS, Access, idle_timeout_protocol
+from clearhead.serve.security import LOCAL_HOSTS, Access, Guard, Limits, idle_timeout_protocol
 
+router = APIRouter(tags=["Service"], responses=ERROR_RESPONSES)
+
+DESCRIPTION = """Trained models over HTTP: OpenAI's API for language models, and a route for each other task.
+
+Every error has one sentence that says what is wrong. A full queue answers 429 with `Retry-After`."""
 RESERVED_FILES = 100  # files that the service itself may open, besides connections
+
+
+# --- the app ---
+
+
+class Health(BaseModel):
+    """The service is running."""
+
+    status: Literal["ok"] = "ok"
+    version: str = __version__
+
+
+@router.get("/health", summary="Check that the service is running")
+async def health() -> Health:
+    """Needs no token."""
+    return Health()
+
+
+@router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
+async def metrics(service: ServiceDep) -> PlainTextResponse:
+    """Requests, times, batches, queues, tokens and memory, as text."""
+    waiting = [(name, served.worker.waiting) for name, served in service.models.items()]
+    return PlainTextResponse(service.metrics.text(waiting), media_type=METRICS_TYPE)
+
+
+def create_app(service: Service, access: Access) -> FastAPI:
+    """Return an app that serves models to clients that have access."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="Clearhead",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,  # these pages would load scripts from other machines
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
+    add_error_handlers(app)
+    for part in (router, completions.router, chat.router, openai_models.router, tasks.router):
+        app.include_router(part)
+    app.add_middleware(Guard, access=access, limits=service.limits)
+    app.add_middleware(MeasureRequests, metrics=service.metrics)
+    return app
+
+
+# --- the port ---
 
 
 @dataclass(frozen=True)
@@ -85,15 +149,11 @@ def make_server(app: FastAPI, limits: Limits) -> uvicorn.Server:
 def run_server(server: uvicorn.Server, limits: Limits, listening: socket.socket) -> None:
     """Run a server on a bound port until SIGINT or SIGTERM."""
     allow_connections(limits.connections)
-    _ignore_reraised_signals()
-    server.run(sockets=[listening])
-
-
-def _ignore_reraised_signals() -> None:
-    """Let uvicorn raise the signal that stopped it again without killing the process: it has finished by then."""
     if threading.current_thread() is threading.main_thread():
+        # uvicorn raises the signal that stopped it again: it has finished by then, and the process need not die of it
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
+    server.run(sockets=[listening])
 
 
 def allow_connections(count: int) -> None:

@@ -10,12 +10,22 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from clearhead.decode import Settings
 from clearhead.errors import ConfigError
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
+from clearhead.serve.inputs import (
+    Base64OrBytes,
+    ImageBody,
+    ModelName,
+    RequestBody,
+    SearchBody,
+    ServiceDep,
+    TokenIds,
+    check_texts,
+    decode_image,
+    json_or_form,
+    upload_schema,
+)
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ModelName, RequestBody, ServiceDep, check_texts
-from clearhead.serve.uploads import Base64OrBytes, ImageBody, decode_image, json_or_form, upload_schema
 from clearhead.serve.worker import answers
 
 router = APIRouter(tags=["Tasks"], responses=ERROR_RESPONSES)
@@ -84,16 +94,17 @@ async def predict(
 # --- translate ---
 
 
-class TranslateRequest(RequestBody):
-    """One text or several, and the settings of the beam search."""
+class TranslateRequest(SearchBody):
+    """One text or several, and how to search for their translations."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "en-es", "text": "we are eating bread"}]})
 
     model: ModelName
     text: str | list[str]
-    beams: int = Field(4, ge=1, le=16, description="Beam width; 1 = greedy.")
+    beams: int = Field(4, ge=1, le=16, description="Beam width; 1 = greedy. With a temperature the default is 1.")
     n_best: int = Field(1, ge=1, le=16, description="Candidates for each text.")
-    length_penalty: float = Field(1.0, ge=0, le=5, description="A score is log-probability / length^penalty.")
+    coverage_penalty: float = Field(0.0, ge=0, le=100, description="Penalty for parts of the source that are not read.")
+    prefix_tokens: TokenIds = Field([], description="Ids that every translation begins with.")
 
 
 class CandidateReply(BaseModel):
@@ -130,10 +141,19 @@ async def translate(body: TranslateRequest, request: Request, service: ServiceDe
     served.require("translate")
     texts = [body.text] if isinstance(body.text, str) else body.text
     check_texts(texts, served.limits)
-    settings = Settings(
-        beam_width=body.beams, n_best=body.n_best, length_penalty=body.length_penalty, return_logprobs=True
+    settings = body.search_settings(
+        beam_width=1 if body.temperature and "beams" not in body.model_fields_set else body.beams,
+        n_best=body.n_best,
+        coverage_penalty=body.coverage_penalty,
+        prefix_tokens=tuple(body.prefix_tokens),
+        return_logprobs=True,
     )
-    found = await answers(request, served.translate(texts, settings), served.limits.seconds)
+    settings.check_vocabulary(len(served.model.tokenizer))
+    if body.temperature:  # what is sampled depends on a text's place in the batch: those of other requests stay out
+        jobs = served.call(lambda: served.model.candidates(texts, settings))
+        [found] = await answers(request, jobs, served.limits.seconds)
+    else:
+        found = await answers(request, served.translate(texts, settings), served.limits.seconds)
     candidates = [[CandidateReply(text=each.text, score=each.score) for each in one] for one in found]
     best = [one[0].text for one in candidates]
     if isinstance(body.text, str):

@@ -26,8 +26,8 @@ from starlette.requests import ClientDisconnect
 
 from clearhead.decode import Row, Stepper, TokenLoop
 from clearhead.serve.errors import RequestError
-from clearhead.serve.limits import Limits
 from clearhead.serve.metrics import Metrics
+from clearhead.serve.security import Limits
 
 T = TypeVar("T")
 
@@ -116,7 +116,10 @@ class Worker:
             if self._closing:
                 raise RequestError(503, "stopping", "the service is stopping; try again when it is back")
             if len(self._waiting) + len(jobs) > self.limits.queue:
-                raise self._queue_full(len(jobs))
+                left = max(0, self.limits.queue - len(self._waiting))
+                room = f"its queue has room for {left} more and the request has {len(jobs)}"
+                wait = {"Retry-After": str(max(1, math.ceil(self._seconds)))}
+                raise RequestError(429, "queue_full", f"{self.name} is busy: {room}; try again", wait)
             self._waiting.extend(jobs)
             self._changed.notify()
 
@@ -130,9 +133,10 @@ class Worker:
 
     def retry_alone(self, job: Job) -> bool:
         """Put a job that failed beside others at the front of the queue, to be computed alone; once."""
-        if _is_alone(job):
+        alone = ("alone", id(job))
+        if job.key == alone:
             return False
-        job.key = ("alone", id(job))
+        job.key = alone
         with self._changed:
             self._waiting.insert(0, job)
         return True
@@ -143,11 +147,6 @@ class Worker:
             self._closing = True
             self._changed.notify()
         self._thread.join()
-
-    def _queue_full(self, count: int) -> RequestError:
-        left = max(0, self.limits.queue - len(self._waiting))
-        message = f"{self.name} is busy: its queue has room for {left} more and the request has {count}; try again"
-        return RequestError(429, "queue_full", message, {"Retry-After": str(max(1, math.ceil(self._seconds)))})
 
     def _work(self) -> None:
         while self._wait():
@@ -202,10 +201,6 @@ class Worker:
         for job in reversed([job for job in batch.jobs if job.pending]):
             if len(batch.jobs) == 1 or batch.started or not self.retry_alone(job):
                 job.fail(problem)
-
-
-def _is_alone(job: Job) -> bool:
-    return job.key == ("alone", id(job))
 
 
 # --- waiting for it ---

@@ -6,8 +6,6 @@ play.py       answers token by token, with the alternatives of each token
 views.py      the data of each view
 what_if.py    a model with parts switched off, beside the original
 runs.py       trainings as separate processes, which outlive the page and the server
-training.py   the routes to them
 lessons.py    the ideas of the lectures, each with its equation and its code
-examples.py   inputs that the page suggests
-page/         the page: plain ES modules, which import the views of `clearhead.look.views` as they are
+page/         the page: plain ES modules, which import the view modules of `look/render/js` as they are
 """

@@ -1,7 +1,4 @@
-"""The page at `/studio/`, its routes at `/studio/api/`, and a server for both.
-
-make_app(service, Runs(Path("runs")), Access())
-"""
+"""The page at `/studio/`, its routes at `/studio/api/`, and a server for both."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ from fastapi.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from clearhead.look.render.html import FOLDER as VIEWS
-from clearhead.serve.app import create_app
 from clearhead.serve.registry import Service
 from clearhead.serve.security import Access
-from clearhead.serve.server import Address, make_server, run_server
-from clearhead.studio import lessons, play, training, views, what_if
+from clearhead.serve.server import Address, create_app, make_server, run_server
+from clearhead.studio import lessons, play, runs, views, what_if
 from clearhead.studio.runs import Runs
 
 API = "/studio/api"
+ROUTERS = tuple(module.router for module in (play, views, what_if, lessons, runs))
 PAGE = Path(__file__).parent / "page"
 HEADERS = {
     # Scripts and styles only from files of this package; figures are saved through data: and blob:.
@@ -50,8 +47,8 @@ def make_app(service: Service, runs: Runs, access: Access) -> FastAPI:
     """Return the app of a service with the Studio added; `/` leads to the page."""
     app = create_app(service, access)
     app.state.runs = runs
-    for part in (play, views, what_if, lessons, training):
-        app.include_router(part.router, prefix=API, tags=["studio"])
+    for router in ROUTERS:
+        app.include_router(router, prefix=API, tags=["studio"])
     app.mount("/studio/views", PageFiles(directory=VIEWS), name="views")
     app.mount("/studio", PageFiles(directory=PAGE, html=True), name="studio")
 

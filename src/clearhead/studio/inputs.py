@@ -10,9 +10,8 @@ from pydantic import Field
 
 from clearhead.look.render.html import finite
 from clearhead.serve.errors import RequestError
+from clearhead.serve.inputs import ModelName, RequestBody, decode_image
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ModelName, RequestBody
-from clearhead.serve.uploads import decode_image
 from clearhead.serve.worker import answers
 
 Document = dict[str, Any]
@@ -28,20 +27,16 @@ class InputBody(RequestBody):
 
 async def read_input(body: InputBody, served: ServedModel) -> Any:
     """Return the text or the pixels that a model reads, refused if they are too large to look into."""
-    limits = served.limits
     if served.model.reads == "image":
         if body.image is None:
             raise RequestError(400, "no_image", f"{served.name} reads an image: draw or drop one")
         return await decode_image(body.image, served)
     if not body.text.strip():
         raise RequestError(400, "no_text", f"the text for {served.name} is empty: write something")
-    if len(body.text) > limits.characters:
-        message = f"the text has {len(body.text):,} characters; the limit is {limits.characters:,}"
-        raise RequestError(400, "too_long", message)
-    count = served.model.token_count(body.text)
-    if count > limits.seen:
-        message = f"the text has {count:,} tokens; the limit is {limits.seen:,}: shorten it"
-        raise RequestError(400, "too_long", message)
+    if (count := len(body.text)) > (limit := served.limits.characters):
+        raise RequestError(400, "too_long", f"the text has {count:,} characters; the limit is {limit:,}")
+    if (count := served.model.token_count(body.text)) > (limit := served.limits.seen):
+        raise RequestError(400, "too_long", f"the text has {count:,} tokens; the limit is {limit:,}: shorten it")
     return body.text
 
 
@@ -56,12 +51,13 @@ def limit_tokens(served: ServedModel, item: Any, max_tokens: int) -> int:
         return max_tokens
     left = served.context - len(served.model.tokenizer.encode(item))
     if left < 1:
-        message = f"{served.name} has a context of {served.context:,} tokens; shorten the text"
-        raise RequestError(400, "too_long", message)
+        limit = f"{served.name} has a context of {served.context:,} tokens"
+        raise RequestError(400, "too_long", f"{limit}; shorten the text")
     return min(max_tokens, left)
 
 
-async def compute_json(request: Request, served: ServedModel, compute: Callable[[], Any]) -> Any:
+async def compute_json(request: Request, served: ServedModel, compute: Callable[[], Document]) -> Document:
     """Return what is computed in the model's thread, with numbers that JSON can hold."""
     [found] = await answers(request, served.call(compute), served.limits.seconds)
-    return finite(found)
+    document: Document = finite(found)
+    return document

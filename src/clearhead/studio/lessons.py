@@ -18,14 +18,13 @@ from fastapi import APIRouter
 from clearhead.decode.beam import beam_search
 from clearhead.decode.logits import sample
 from clearhead.look.views.rollout import rollout
-from clearhead.models.word_vectors import analogy
+from clearhead.models.word2vec import analogy
 from clearhead.nn.attention import MultiHeadAttention, attention
 from clearhead.nn.block import DecoderBlock, EncoderBlock
-from clearhead.nn.embedding import TokenEmbedding
+from clearhead.nn.embedding import PatchEmbedding, TokenEmbedding
 from clearhead.nn.feedforward import FeedForward
 from clearhead.nn.masks import causal_mask
 from clearhead.nn.norm import layer_norm
-from clearhead.nn.patches import PatchEmbedding
 from clearhead.nn.positions import SinCosTable, SinusoidalPositions
 from clearhead.nn.scores import scaled_dot
 from clearhead.serve.errors import ERROR_RESPONSES
@@ -50,7 +49,6 @@ class Lesson:
     state: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
-        """Return the JSON that the page shows."""
         code = inspect.unwrap(self.code)
         lines, first = inspect.getsourcelines(code)
         file = Path(inspect.getsourcefile(code) or "").relative_to(PACKAGE)

@@ -20,8 +20,8 @@ from pydantic import Field
 from clearhead.decode import Row, Settings, Token, TokenLoop
 from clearhead.look.inputs import PreparedInput, display_token
 from clearhead.serve.errors import ERROR_RESPONSES, to_request_error
+from clearhead.serve.inputs import SearchBody, ServiceDep, TokenIds
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ServiceDep
 from clearhead.serve.worker import Job, ThreadQueue
 from clearhead.studio.inputs import InputBody, limit_tokens, read_input
 from clearhead.tasks.base.predictor import GeneratingPredictor, Predictor
@@ -34,40 +34,13 @@ LABELS = 10  # sent of a classification
 Line = dict[str, Any]
 
 
-class PlayBody(InputBody):
+class PlayBody(InputBody, SearchBody):
     """What to answer, and how to decode; `forced` are the ids of a prefix of the answer."""
 
-    forced: list[Annotated[int, Field(ge=0)]] = Field([], max_length=256)
+    forced: Annotated[TokenIds, Field(max_length=256)] = []
     longest: Annotated[int, Field(ge=1, le=256)] = 120
-    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    top_k: Annotated[int | None, Field(ge=1, lt=2**31)] = None
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    min_p: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    repetition_penalty: Annotated[float, Field(ge=1, le=100)] = 1.0
-    no_repeat: Annotated[int, Field(ge=0, le=1000)] = 0
-    beams: Annotated[int, Field(ge=1, le=16)] = 1
-    groups: Annotated[int, Field(ge=1, le=16)] = 1
-    diversity: Annotated[float, Field(ge=0, le=100)] = 0.0
-    length_penalty: Annotated[float, Field(ge=0, le=5)] = 1.0
-
-    def settings(self, max_tokens: int) -> Settings:
-        """The settings of the token loop."""
-        return Settings(
-            max_tokens=max_tokens,
-            prefix_tokens=tuple(self.forced),
-            temperature=self.temperature,
-            seed=self.seed,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            repetition_penalty=self.repetition_penalty,
-            no_repeat_ngram=self.no_repeat,
-            beam_width=self.beams,
-            beam_groups=self.groups,
-            diversity_penalty=self.diversity,
-            length_penalty=self.length_penalty,
-        )
+    seed: Annotated[int | None, Field(ge=0, lt=2**63)] = 0
+    coverage_penalty: Annotated[float, Field(ge=0, le=100)] = 0.0
 
 
 @router.post("/play")
@@ -75,28 +48,26 @@ async def play(body: PlayBody, service: ServiceDep) -> StreamingResponse:
     """The answer of a model as lines of JSON, one for each token."""
     served = service.get(body.model)
     item = await read_input(body, served)
-    settings = body.settings(limit_tokens(served, item, max(body.longest, len(body.forced))))
+    settings = body.search_settings(
+        max_tokens=limit_tokens(served, item, max(body.longest, len(body.forced))),
+        prefix_tokens=tuple(body.forced),
+        coverage_penalty=body.coverage_penalty,
+    )
     return StreamingResponse(_stream(served, lambda: answer(served, item, settings)), media_type="application/x-ndjson")
 
 
 def answer(served: ServedModel, item: Any, settings: Settings) -> Iterator[Line]:
     """Yield the lines of a model's answer."""
-    predictor = served.model
-    if predictor.generates:
-        yield from generate(served.model, predictor.prepare(item), settings)
-    else:
-        yield _prediction(predictor, item)
-
-
-def _prediction(predictor: Predictor, item: Any) -> Line:
-    """Return a prediction as one line: `labels` or `tags` where it has them, and all of it as `prediction`."""
-    found = predictor.predict(item)
+    if served.model.generates:
+        yield from generate(served.model, served.model.prepare(item), settings)
+        return
+    found = served.model.predict(item)
     line: Line = {"prediction": found}
     if "probabilities" in found:
         line["labels"] = sorted(found["probabilities"].items(), key=lambda each: -each[1])[:LABELS]
     if "tags" in found:
         line["tags"] = found["tags"]
-    return line
+    yield line
 
 
 # --- models that generate ---
@@ -111,7 +82,10 @@ def generate(model: GeneratingPredictor, prepared: PreparedInput, settings: Sett
     tokenizer = model.tokenizer
     settings.check_vocabulary(len(tokenizer))
     tokens: deque[Token] = deque()
-    row = Row(prepared.prompt, settings, prepared.stop, keep_logits=True, on_token=tokens.append)
+    limit = settings.max_tokens
+    if model.verb != "generate":  # an answer is as long as elsewhere: the page asks for no length
+        limit = max(len(settings.prefix_tokens), min(limit, prepared.max_tokens))
+    row = Row(prepared.prompt, settings, prepared.stop, limit, keep_logits=True, on_token=tokens.append)
     stepper = model.engines.stepper(settings=settings)
     loop = TokenLoop(stepper)
     loop.add([row], model.start_state(stepper, prepared, settings.max_tokens))
@@ -120,8 +94,7 @@ def generate(model: GeneratingPredictor, prepared: PreparedInput, settings: Sett
         while tokens:
             token = tokens.popleft()
             yield {"token": _token(model, token), "text": tokenizer.decode(_generated(row, prepared))}
-    text = tokenizer.decode(_generated(row, prepared))
-    yield {"end": row.end or "stop", "text": text}
+    yield {"end": row.end or "stop", "text": tokenizer.decode(_generated(row, prepared))}
 
 
 def _generated(row: Row, prepared: PreparedInput) -> list[int]:
@@ -129,7 +102,6 @@ def _generated(row: Row, prepared: PreparedInput) -> list[int]:
 
 
 def _token(model: Predictor, token: Token) -> Line:
-    """Return a token with its probability and the most probable alternatives."""
     assert token.logits is not None
     probabilities = token.logits.float().softmax(-1)  # (V,)
     best = probabilities.topk(min(ALTERNATIVES, len(probabilities)))

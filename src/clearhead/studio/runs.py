@@ -6,11 +6,13 @@
     RUNS/.studio/uploads/                  uploaded files
 
 A training does not need the server: it continues when the server is killed, and a server that is started on the same
-folder finds it again. A training holds its log locked while it runs; that is how its state is known.
+folder finds it again. A training holds its log locked while it runs; that is how its state is known. The routes to
+them are at the end of the file.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -19,14 +21,27 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field
+
+from clearhead import load
+from clearhead.data.readers import READERS
 from clearhead.errors import RunError
 from clearhead.files import read_lines, write_text
+from clearhead.look.views.history import FORMAT, read_history
+from clearhead.serve.errors import ERROR_RESPONSES
+from clearhead.serve.inputs import RequestBody, ServiceDep
+from clearhead.serve.registry import ServedModel
+from clearhead.studio.inputs import Document
+from clearhead.tasks import TASKS
 from clearhead.train import checkpoints
+
+router = APIRouter(responses=ERROR_RESPONSES)
 
 State = Literal["running", "paused", "stopped", "finished", "failed"]
 
@@ -101,7 +116,6 @@ class Runs:
     # --- state ---
 
     def names(self) -> list[str]:
-        """Return the names of all trainings, newest first."""
         return sorted((file.stem for file in self.notes.glob("*.json")), key=lambda name: -self.record(name).started)
 
     def record(self, name: str) -> Record:
@@ -119,7 +133,6 @@ class Runs:
         return "stopped" if record.stopped else "failed"
 
     def describe(self, name: str) -> dict[str, Any]:
-        """Return what the list of trainings shows."""
         record = self.record(name)
         return {
             "name": name,
@@ -132,7 +145,6 @@ class Runs:
         }
 
     def steps(self, name: str) -> int:
-        """Return the number of steps that it will make."""
         words = [word for word in self.record(name).words if word.startswith("train.max_steps=")]
         if words:
             return int(words[0].partition("=")[2])
@@ -141,7 +153,6 @@ class Runs:
         return int(found[1]) if found else 0
 
     def checkpoint(self, name: str) -> int | None:
-        """Return the step of the newest checkpoint."""
         saved = checkpoints.saved(self.folder / name / "checkpoints")
         return int(saved[0].name.removeprefix("step-")) if saved else None
 
@@ -151,19 +162,16 @@ class Runs:
         return list(read_lines(self.folder / name / "metrics.jsonl"))
 
     def log_tail(self, name: str) -> str:
-        """Return the end of its log."""
         self.record(name)
         file = self._log(name)
         return file.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL:] if file.is_file() else ""
 
     def finished(self, name: str) -> Path:
-        """Return the run directory of a finished training."""
         if (state := self.state(name)) != "finished":
             raise RunError(f"{name} is {state}: its model can be used when it is finished")
         return self.folder / name
 
     def attention(self, name: str) -> Path:
-        """Return the folder with the attention of the fixed example."""
         self.record(name)
         return self.folder / name / "attention"
 
@@ -184,7 +192,6 @@ class Runs:
         return sorted(file.name for file in folder.iterdir()) if folder.is_dir() else []
 
     def uploaded(self, name: str) -> Path:
-        """Return the path of an uploaded file."""
         if name not in self.uploads():
             raise RunError(f"no file called {name[:80]!r} was uploaded")
         return self.notes / "uploads" / name
@@ -223,7 +230,8 @@ class Runs:
     def _new_name(self, task: str) -> str:
         stem = f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
         taken = {*self.names(), *(path.name for path in self.folder.glob("*"))}
-        return next(name for name in _numbered(stem) if name not in taken)
+        names = (stem, *(f"{stem}-{number}" for number in range(2, 1000)))
+        return next(name for name in names if name not in taken)
 
     def _note(self, name: str) -> Path:
         return self.notes / f"{name}.json"
@@ -235,7 +243,90 @@ class Runs:
         write_text(self._note(record.name), json.dumps(asdict(record)))
 
 
-def _numbered(stem: str) -> Iterator[str]:
-    yield stem
-    for number in range(2, 1000):
-        yield f"{stem}-{number}"
+# --- routes ---
+
+
+def _runs(request: Request) -> Runs:
+    runs: Runs = request.app.state.runs
+    return runs
+
+
+RunsDep = Annotated[Runs, Depends(_runs)]
+Name = Annotated[str, Field(max_length=100)]
+
+
+class TrainBody(RequestBody):
+    """A training to start."""
+
+    task: Annotated[str, Field(max_length=100, description="A name that `/studio/api/tasks` lists.")]
+    size: Literal["tiny", "small", "base"] = "tiny"
+    steps: Annotated[int, Field(ge=1, le=1_000_000)] = 300
+    upload: Annotated[str | None, Field(description="The name of an uploaded file; default: built-in data.")] = None
+
+
+@router.get("/tasks")
+def tasks() -> list[Document]:
+    """Every task that can be trained: its name, its title, the data that it needs, whether one file can hold it."""
+    found = sorted((TASKS[name] for name in TASKS.names()), key=lambda task: task.rank)
+    return [
+        {
+            "name": task.name,
+            "title": task.title,
+            "needs": READERS[task.data_kind].title,
+            "reads": task.predictor.reads,
+            "upload": task.predictor.reads != "image",
+        }
+        for task in found
+    ]
+
+
+@router.get("/runs")
+def list_runs(runs: RunsDep) -> Document:
+    """All trainings, newest first, and the uploaded files."""
+    return {"runs": [runs.describe(name) for name in runs.names()], "uploads": runs.uploads()}
+
+
+@router.post("/runs")
+def start(body: TrainBody, runs: RunsDep) -> Document:
+    """Start a training."""
+    name = runs.start(TASKS[body.task].name, "builtin", body.size, body.steps, body.upload)
+    return runs.describe(name)
+
+
+@router.get("/runs/{name}")
+def run(name: Name, runs: RunsDep) -> Document:
+    """A training with all its measurements and the end of its log."""
+    found = runs.describe(name)
+    return {"format": "clearhead-run-1", **found, "metrics": runs.metrics(name), "said": runs.log_tail(name)}
+
+
+@router.get("/runs/{name}/attention")
+def attention(name: Name, runs: RunsDep) -> Document:
+    """The attention of the fixed example at each evaluation; empty before the first, or without attention."""
+    folder = runs.attention(name)
+    if not any(folder.glob("step-*.safetensors")):
+        return {"format": FORMAT, "steps": [], "attention": {}}
+    return read_history(folder).to_json()
+
+
+@router.post("/runs/{name}/use")
+async def use(name: Name, runs: RunsDep, service: ServiceDep) -> Document:
+    """Load the model of a finished training under the name of its run."""
+    path = runs.finished(name)
+    model = await asyncio.to_thread(load, path)
+    if name not in service.models:
+        service.models[name] = ServedModel(name, model, service.limits, service.metrics)
+    return runs.describe(name)
+
+
+@router.post("/runs/{name}/{action}")
+def change(name: Name, action: Literal["pause", "resume", "stop"], runs: RunsDep) -> Document:
+    """Pause, resume or stop a training."""
+    {"pause": runs.pause, "resume": runs.resume, "stop": runs.stop}[action](name)
+    return runs.describe(name)
+
+
+@router.put("/runs/uploads/{name}")
+async def upload(name: Annotated[str, Field(max_length=200)], request: Request, runs: RunsDep) -> Document:
+    """Store a file to train on; the response has the name under which it is stored."""
+    return {"name": runs.upload(Path(name).name, await request.body())}

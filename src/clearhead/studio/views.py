@@ -18,8 +18,8 @@ from clearhead.look.views.positions import Positions, positions
 from clearhead.look.views.words import with_neighbours, word_map
 from clearhead.nn import SinusoidalPositions
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
+from clearhead.serve.inputs import ModelName, RequestBody, ServiceDep
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ModelName, RequestBody, ServiceDep
 from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
 from clearhead.tasks.base.predictor import Predictor
 from clearhead.tasks.words import WordVectors
@@ -97,16 +97,13 @@ async def steps(body: StepsBody, request: Request, service: ServiceDep) -> Docum
     item = await read_input(body, served)
 
     def compute() -> Document:
-        return _look(served.model, item, body).steps(body.layer, body.head, body.query, body.kind).to_json()
+        if body.generate and served.model.generates:
+            look: Look = served.model.look(item, generate=True, max_tokens=CONTINUED)
+        else:
+            look = served.model.look(item, body.target or None)
+        return look.steps(body.layer, body.head, body.query, body.kind).to_json()
 
-    found: Document = await compute_json(request, served, compute)
-    return found
-
-
-def _look(model: Predictor, item: Any, body: StepsBody) -> Look:
-    if body.generate and model.generates:
-        return model.look(item, generate=True, max_tokens=CONTINUED)
-    return model.look(item, body.target) if body.target else model.look(item)
+    return await compute_json(request, served, compute)
 
 
 @router.post("/beam")
@@ -117,8 +114,7 @@ async def beam(body: BeamBody, request: Request, service: ServiceDep) -> Documen
     if not served.model.generates:
         raise RequestError(400, "wrong_model", f"{served.name} does not generate, so it has no beams")
     max_tokens = limit_tokens(served, item, CONTINUED)
-    found: Document = await compute_json(request, served, lambda: beam_document(served, item, body.beams, max_tokens))
-    return found
+    return await compute_json(request, served, lambda: beam_document(served, item, body.beams, max_tokens))
 
 
 def beam_document(served: ServedModel, item: Any, beam_width: int, max_tokens: int = CONTINUED) -> Document:
@@ -140,8 +136,7 @@ async def cells_of_text(body: CellsBody, request: Request, service: ServiceDep) 
     if not continues_text(served):
         message = f"{served.name} is not a language model; units are searched in language models only"
         raise RequestError(400, "wrong_model", message)
-    found: Document = await compute_json(request, served, lambda: _cells(served.model, text, body))
-    return found
+    return await compute_json(request, served, lambda: _cells(served.model, text, body))
 
 
 def _cells(model: Predictor, text: str, body: CellsBody) -> Document:
@@ -193,8 +188,7 @@ class AnalogyBody(ModelBody):
 async def components(body: ModelBody, request: Request, service: ServiceDep) -> Document:
     """The principal components of a patch embedding."""
     served = service.get(body.model)
-    found: Document = await compute_json(request, served, lambda: patch_components(served.model.network).to_json())
-    return found
+    return await compute_json(request, served, lambda: patch_components(served.model.network).to_json())
 
 
 @router.post("/positions")
@@ -208,8 +202,7 @@ async def position_vectors(body: PositionsBody, request: Request, service: Servi
         name, found = next(iter(positions(served.model.network).items()))
         return {"name": name, **found.to_json()}
 
-    found: Document = await compute_json(request, served, compute)
-    return found
+    return await compute_json(request, served, compute)
 
 
 @lru_cache(maxsize=16)
@@ -223,8 +216,7 @@ async def words(body: WordMapBody, request: Request, service: ServiceDep) -> Doc
     """Words and their neighbours, projected to a plane."""
     served = service.get(body.model)
     served.require("words", "answer questions about words")
-    found: Document = await compute_json(request, served, lambda: _word_map(served.model, body))
-    return found
+    return await compute_json(request, served, lambda: _word_map(served.model, body))
 
 
 def _word_map(model: WordVectors, body: WordMapBody) -> Document:
@@ -241,8 +233,12 @@ async def analogy(body: AnalogyBody, request: Request, service: ServiceDep) -> D
     """The words nearest to a - b + c."""
     served = service.get(body.model)
     served.require("words", "answer questions about words")
-    found = await compute_json(request, served, lambda: served.model.analogy(body.a, body.b, body.c))
-    return {"format": "clearhead-analogy-1", "a": body.a, "b": body.b, "c": body.c, "nearest": found}
+
+    def compute() -> Document:
+        nearest = served.model.analogy(body.a, body.b, body.c)
+        return {"format": "clearhead-analogy-1", "a": body.a, "b": body.b, "c": body.c, "nearest": nearest}
+
+    return await compute_json(request, served, compute)
 
 
 # --- any view ---
@@ -278,5 +274,4 @@ async def one_view(body: ViewBody, request: Request, service: ServiceDep) -> Doc
         view = served.model.view(body.view, item, **options)
         return {"view": body.view, "data": view.to_json(), "svg": view.figure().svg()}
 
-    found: Document = await compute_json(request, served, compute)
-    return found
+    return await compute_json(request, served, compute)

@@ -15,17 +15,24 @@ from typing import Annotated, Any
 import torch
 from fastapi import APIRouter, Request
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError
-from clearhead.look.effects import divergence
-from clearhead.look.interventions import attention_layers, heads_off, layers_off, mask_off, positions_off, scale_off
+from clearhead.look.interventions import (
+    attention_layers,
+    divergence,
+    heads_off,
+    layers_off,
+    mask_off,
+    positions_off,
+    scale_off,
+)
 from clearhead.look.look import Look
 from clearhead.look.probes import probes
 from clearhead.serve.errors import ERROR_RESPONSES
+from clearhead.serve.inputs import ServiceDep
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.schemas import ServiceDep
 from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
 from clearhead.tasks.base.predictor import Predictor
 
@@ -53,22 +60,21 @@ async def what_if(body: WhatIfBody, request: Request, service: ServiceDep) -> Do
     served = service.get(body.model)
     item = await read_input(body, served)
     max_tokens = limit_tokens(served, item, CONTINUED)
-    found: Document = await compute_json(request, served, lambda: compare(served, item, body, max_tokens))
-    return found
+    return await compute_json(request, served, lambda: compare(served, item, body, max_tokens))
 
 
 def compare(served: ServedModel, item: Any, body: WhatIfBody, max_tokens: int = CONTINUED) -> Document:
     """Run the model as it is and with parts switched off; a language model adds up to `max_tokens` tokens."""
-    model, predictor = served.model, served.model
-    starts_anew = predictor.generates and not continues_text(served)
+    model = served.model
+    starts_anew = model.generates and not continues_text(served)
     look = model.look(item, beam_width=1) if starts_anew else model.look(item)
-    targets = _targets(model, look, predictor.generates, starts_anew)  # (T,)
+    targets = _targets(model, look, starts_anew)  # (T,)
     if not len(targets):
         raise ProbeError("a text of one token has no next token to predict; write more")
 
     def run() -> tuple[Tensor, str]:
         logits = _read(model, look)  # of a language model nothing follows the last, so its logits are left out
-        return logits[-len(targets) :] if starts_anew else logits[: len(targets)], predictor.answer(item, max_tokens)
+        return logits[-len(targets) :] if starts_anew else logits[: len(targets)], model.answer(item, max_tokens)
 
     before, output = run()
     with switched_off(model.network, body):
@@ -76,7 +82,7 @@ def compare(served: ServedModel, item: Any, body: WhatIfBody, max_tokens: int = 
     return {
         "format": "clearhead-what-if-1",
         "model": model.name,
-        "task": predictor.task,
+        "task": model.task,
         "text": look.text,
         "parts": parts(model),
         "words": [look.choices[number] for number in targets.tolist()],
@@ -88,7 +94,7 @@ def compare(served: ServedModel, item: Any, body: WhatIfBody, max_tokens: int = 
 
 
 @contextmanager
-def switched_off(network: Any, body: WhatIfBody) -> Iterator[None]:
+def switched_off(network: nn.Module, body: WhatIfBody) -> Iterator[None]:
     """Switch the parts off inside the block, and on again afterwards."""
     with ExitStack() as stack:
         if body.scale:
@@ -104,7 +110,7 @@ def switched_off(network: Any, body: WhatIfBody) -> Iterator[None]:
         yield
 
 
-def _known(name: str, network: Any) -> str:
+def _known(name: str, network: nn.Module) -> str:
     """Return the name of a layer; patterns and unknown names are refused."""
     if not any(each.startswith(f"{name}.") for each in probes(network)):
         raise ProbeError(f"{name!r} is not a layer of this model; it has {', '.join(attention_layers(network))}")
@@ -121,15 +127,13 @@ def _head(text: str) -> tuple[str, int]:
 def parts(model: Predictor) -> Document:
     """Return what can be switched off: the blocks, and the number of heads of each attention layer."""
     blocks = dict.fromkeys(found[0] for name in probes(model.network) if (found := BLOCK.match(name)))
-    return {
-        "layers": list(blocks),
-        "heads": {name: heads for name, (_, heads) in attention_layers(model.network).items()},
-    }
+    heads = {name: count for name, (_, count) in attention_layers(model.network).items()}
+    return {"layers": list(blocks), "heads": heads}
 
 
-def _targets(model: Predictor, look: Look, generates: bool, starts_anew: bool) -> Tensor:
+def _targets(model: Predictor, look: Look, starts_anew: bool) -> Tensor:
     """Return the ids (T,) of the original answer: its labels, its tokens with the stop, or a language model's text."""
-    if not generates:
+    if not model.generates:
         return _read(model, look).argmax(-1)
     text = look.inputs[-1][0, 1:]  # without the start token, or the first token of a text
     return torch.cat((text, torch.tensor([model.tokenizer.stop]))) if starts_anew else text
@@ -143,6 +147,5 @@ def _read(model: Predictor, look: Look) -> Tensor:
 
 
 def _measure(logits: Tensor, targets: Tensor) -> Document:
-    """Return the mean loss of the targets, and the probability of each."""
     loss = F.cross_entropy(logits, targets, reduction="none")  # (T,)
     return {"loss": float(loss.mean()), "probabilities": loss.neg().exp().tolist()}

@@ -21,9 +21,9 @@ from clearhead.data.examples import AnyDataset
 from clearhead.data.images import MAX_SIZE
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput, patch_names
-from clearhead.models.captioner import CrossCaptioner, SequenceCaptioner
 from clearhead.models.config import RecurrentPatchConfig
 from clearhead.models.rnn import RnnCaptioner
+from clearhead.models.vision import CrossCaptioner, SequenceCaptioner
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.images import (
     ImagePredictor,

@@ -17,7 +17,7 @@ from clearhead.config import Config
 from clearhead.decode import Prompts, Settings, generate, text_pieces
 from clearhead.errors import ConfigError
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput
-from clearhead.models.assemble import smaller_window
+from clearhead.models.build import smaller_window
 from clearhead.models.lm import LanguageModel as LanguageModelNetwork
 from clearhead.models.rnn import RnnLanguageModel
 from clearhead.nn import MultiHeadAttention

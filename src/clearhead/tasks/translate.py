@@ -32,7 +32,7 @@ from clearhead.tasks.base.predictor import MAX_WINDOW, GeneratingPredictor, grow
 from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Workspace, read_dataset, train_tokenizer
 from clearhead.tasks.base.text import SourceToTextTask
-from clearhead.text.sentences import cut
+from clearhead.text import split_sentences
 
 
 class TranslateModel(AlignedConfig):
@@ -238,7 +238,7 @@ class Translator(GeneratingPredictor, task=Translate):
         if len(ids) <= usual:
             return [ids]
         encode = self.tokenizer.encode
-        parts = [encode(part) for part in cut(text, usual, longest, lambda part: len(encode(part)))]
+        parts = [encode(part) for part in split_sentences(text, usual, longest, lambda part: len(encode(part)))]
         if len(parts) > 1:
             on_note(f"text {number} is longer than what the model learned from: translated in {len(parts)} parts")
         return parts

@@ -22,7 +22,7 @@ from clearhead.data.examples import AnyDataset
 from clearhead.data.images import MAX_SIZE
 from clearhead.look.inputs import PreparedInput, patch_names
 from clearhead.models.config import PooledPatchConfig, PoolName
-from clearhead.models.vit import VisionTransformer
+from clearhead.models.vision import VisionTransformer
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.images import (
     ImagePredictor,

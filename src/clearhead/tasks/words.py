@@ -34,8 +34,7 @@ from clearhead.config import Config, Section
 from clearhead.data.windows import TokenFile, Windows, write_tokens
 from clearhead.errors import ConfigError, DataError, ProbeError
 from clearhead.look.inputs import PreparedInput
-from clearhead.models.word2vec import SkipGram
-from clearhead.models.word_vectors import analogy, neighbours
+from clearhead.models.word2vec import SkipGram, analogy, neighbours
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.metrics import Score, read_questions, read_word_pairs, solve_analogies, word_similarity
 from clearhead.tasks.base.predictor import Predictor

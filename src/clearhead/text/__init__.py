@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from clearhead.text.pieces import pieces
-from clearhead.text.special import CLASS, MASK, PAD, SPECIALS, START, STOP, UNKNOWN
+from clearhead.text.schemes import CLASS, MASK, PAD, SPECIALS, START, STOP, UNKNOWN
+from clearhead.text.sentences import split_chunks, split_sentences
 from clearhead.text.tokenizer import Tokenizer
 
-__all__ = ["CLASS", "MASK", "PAD", "SPECIALS", "START", "STOP", "UNKNOWN", "Tokenizer", "pieces"]
+__all__ = ["CLASS", "MASK", "PAD", "SPECIALS", "START", "STOP", "UNKNOWN"]
+__all__ += ["Tokenizer", "split_chunks", "split_sentences"]

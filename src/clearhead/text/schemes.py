@@ -22,10 +22,13 @@ from tokenizers import Tokenizer as Library
 
 from clearhead.config import TokenizerKind
 from clearhead.errors import TextError
-from clearhead.text.pieces import pieces
-from clearhead.text.special import SPECIALS, UNKNOWN
+from clearhead.text.sentences import split_chunks
 
 Scheme = Callable[["Corpus", int], Library]
+
+# Every vocabulary that clearhead trains begins with these, so their ids are the same for every scheme and corpus.
+SPECIALS = ("[PAD]", "[UNK]", "[START]", "[STOP]", "[MASK]", "[CLASS]")
+PAD, UNKNOWN, START, STOP, MASK, CLASS = SPECIALS
 
 SPACE = "▁"  # a space before a word, inside a bpe or unigram token
 WORD_START = "\ue000"  # marks the first letter of a word while word pieces are learned (a private use character)
@@ -65,7 +68,7 @@ class Corpus:
     def __iter__(self) -> Iterator[str]:
         for text in self.texts:
             self.alphabet.update(text)
-            yield from pieces(text)
+            yield from split_chunks(text)
 
     def characters(self) -> list[str]:
         """The sorted alphabet of the texts read so far, after normalisation."""
@@ -76,7 +79,7 @@ def char(corpus: Corpus, _size: int) -> Library:
     """One token per character: byte-pair encoding with nothing to merge."""
     for _ in corpus:
         pass
-    vocabulary = numbered([*SPECIALS, *corpus.characters()])
+    vocabulary = {token: index for index, token in enumerate([*SPECIALS, *corpus.characters()])}
     model = models.BPE(vocab=vocabulary, merges=[], unk_token=UNKNOWN)
     return assembled(model, corpus, None, decoders.Fuse())
 
@@ -123,14 +126,10 @@ def wordpiece(corpus: Corpus, size: int) -> Library:
     ordered = sorted(pairs.keys() - {WORD_START}, key=pairs.__getitem__)
     letters = [piece for piece in ordered if len(piece) == 1]
     needed = [*SPECIALS, *letters, *(f"##{letter}" for letter in letters)]
-    learned = list(dict.fromkeys([*needed, *map(unmarked, ordered)]))
-    vocabulary = numbered(learned[: max(size, len(needed))])
+    pieces = (piece[1:] if piece.startswith(WORD_START) else f"##{piece}" for piece in ordered)
+    learned = list(dict.fromkeys([*needed, *pieces]))
+    vocabulary = {token: index for index, token in enumerate(learned[: max(size, len(needed))])}
     return assembled(models.WordPiece(vocab=vocabulary, unk_token=UNKNOWN), corpus, PLAIN_WORDS, JOIN_WORDS)
-
-
-def unmarked(piece: str) -> str:
-    """The word piece of a token learned with marked words."""
-    return piece.removeprefix(WORD_START) if piece.startswith(WORD_START) else f"##{piece}"
 
 
 def unigram(corpus: Corpus, size: int) -> Library:
@@ -166,10 +165,7 @@ def settled(scored: list[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 def assembled(
-    model: models.Model,
-    corpus: Corpus,
-    cut: pre_tokenizers.PreTokenizer | None,
-    join: decoders.Decoder | None,
+    model: models.Model, corpus: Corpus, cut: pre_tokenizers.PreTokenizer | None, join: decoders.Decoder | None
 ) -> Library:
     """A tokenizer of its parts in order: normaliser, pre-tokenizer, model, decoder."""
     library = Library(model)
@@ -191,11 +187,6 @@ def too_small(size: int, needed: int) -> TextError:
         f"size={size} is too small: {len(SPECIALS)} special tokens and {needed - len(SPECIALS)} single characters "
         f"need {needed}; give at least that"
     )
-
-
-def numbered(tokens: list[str]) -> dict[str, int]:
-    """Tokens and their ids, in order."""
-    return {token: index for index, token in enumerate(tokens)}
 
 
 SCHEMES: dict[TokenizerKind, Scheme] = {

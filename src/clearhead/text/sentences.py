@@ -1,11 +1,12 @@
-"""Split a text that is too long at the ends of sentences, or else of clauses, words, characters."""
+"""Split a text that is too long: at the ends of sentences, or else of clauses, words, characters."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+CHUNK = 1 << 14  # maximum characters of a chunk
 ENDS = (
     re.compile(r"(?<=[.!?…])['\"”’»)\]]*\s+|(?<=[。！？])"),
     re.compile(r"(?<=[,;:–—])\s+|(?<=[、；，：])"),
@@ -13,7 +14,18 @@ ENDS = (
 )
 
 
-def cut(text: str, usual: int, longest: int, length: Callable[[str], int]) -> list[str]:
+def split_chunks(text: str) -> Iterator[str]:
+    """The text in chunks, cut before a space if possible: the memory of tokenising grows with the length of a text."""
+    start = 0
+    while len(text) - start > CHUNK:
+        space = text.rfind(" ", start + 1, start + CHUNK)
+        end = space if space > 0 else start + CHUNK
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def split_sentences(text: str, usual: int, longest: int, length: Callable[[str], int]) -> list[str]:
     """Split a text above the usual length into groups of whole sentences; only a sentence above `longest` is split."""
     text = text.strip()
     if not text or length(text) <= usual:

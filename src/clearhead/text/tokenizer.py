@@ -15,6 +15,7 @@ import gzip
 import json
 import lzma
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -26,8 +27,7 @@ from tokenizers import models
 
 from clearhead.config import TokenizerKind
 from clearhead.errors import TextError, nearest
-from clearhead.text.schemes import SCHEMES, Corpus, byte_level, too_small
-from clearhead.text.special import END_OF_TEXT, SPECIALS, special_ids
+from clearhead.text.schemes import SCHEMES, SPECIALS, Corpus, byte_level, too_small
 
 # The types of the model and of the decoder in a tokenizer.json -> its kind.
 KINDS: dict[tuple[str, str], TokenizerKind] = {
@@ -39,21 +39,35 @@ KINDS: dict[tuple[str, str], TokenizerKind] = {
     ("Unigram", "Metaspace"): "unigram",
 }
 OPENERS: dict[str, Callable[..., IO[str]]] = {".gz": gzip.open, ".xz": lzma.open}
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character
+END_OF_TEXT = "<|endoftext|>"  # GPT-2's only special token
 LINE = 1 << 20  # maximum characters of a line read at once, so that a file without line ends is not held whole
 
 
 class Tokenizer:
     """A trained vocabulary and its scheme."""
 
+    pad: int  # fills the end of a short sequence
+    unknown: int  # replaces text that the vocabulary lacks
+    start: int  # the first input of a decoder
+    stop: int  # the last output of a decoder
+    mask: int  # replaces a token that is to be predicted
+    cls: int  # its vector represents the whole sequence
+
     def __init__(self, library: Library, origin: str = "tokenizer"):
-        ids = special_ids(library.get_vocab(with_added_tokens=True))
+        vocabulary = library.get_vocab(with_added_tokens=True)
+        ids: list[int] = []
+        if all(vocabulary.get(token) == index for index, token in enumerate(SPECIALS)):
+            ids = [*range(len(SPECIALS))]
+        elif END_OF_TEXT in vocabulary:  # takes all these roles
+            ids = [vocabulary[END_OF_TEXT]] * len(SPECIALS)
         parts = json.loads(library.to_str())
         kind = KINDS.get((parts["model"]["type"], str((parts["decoder"] or {}).get("type"))))
-        if ids is None or kind is None:
+        if not ids or kind is None:
             raise TextError(f"{origin} is a tokenizer, but not one that clearhead made; train one with Tokenizer.train")
         self._library = library
         self._library.encode_special_tokens = True  # text that spells a special token stays text
-        self._special = ids
+        self.pad, self.unknown, self.start, self.stop, self.mask, self.cls = ids
         self.kind: TokenizerKind = kind
 
     @classmethod
@@ -142,7 +156,8 @@ class Tokenizer:
         try:
             return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
         except TypeError:
-            raise TextError(f"cannot encode {_first_invalid(texts)!r}: it is not a text of whole characters") from None
+            wrong = next((text for text in texts if not isinstance(text, str) or _SURROGATE.search(text)), None)
+            raise TextError(f"cannot encode {wrong!r}: it is not a text of whole characters") from None
 
     def decode(self, ids: Iterable[int], keep_special: bool = False) -> str:
         """The text of token ids; special tokens except the unknown one are left out, unless `keep_special`."""
@@ -150,7 +165,7 @@ class Tokenizer:
 
     def decode_batch(self, rows: Iterable[Iterable[int]], keep_special: bool = False) -> list[str]:
         """The texts of many rows of token ids, on all cores."""
-        silent = frozenset[int]() if keep_special else self._special.silent
+        silent = set[int]() if keep_special else {self.pad, self.start, self.stop, self.mask, self.cls}
         shown = [[int(index) for index in row if int(index) not in silent] for row in rows]
         return self._library.decode_batch(shown, skip_special_tokens=False)
 
@@ -188,36 +203,6 @@ class Tokenizer:
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {len(self)} tokens)"
 
-    @property
-    def pad(self) -> int:
-        """Fills the end of a short sequence."""
-        return self._special.pad
-
-    @property
-    def unknown(self) -> int:
-        """Replaces text that the vocabulary lacks."""
-        return self._special.unknown
-
-    @property
-    def start(self) -> int:
-        """The first input of a decoder."""
-        return self._special.start
-
-    @property
-    def stop(self) -> int:
-        """The last output of a decoder."""
-        return self._special.stop
-
-    @property
-    def mask(self) -> int:
-        """Replaces a token that is to be predicted."""
-        return self._special.mask
-
-    @property
-    def cls(self) -> int:
-        """Its vector represents the whole sequence."""
-        return self._special.cls
-
 
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a text file, compressed or not; a very long line in parts."""
@@ -225,9 +210,8 @@ def read_lines(path: Path) -> Iterator[str]:
         with OPENERS.get(path.suffix, open)(path, "rt", encoding="utf-8") as file:
             yield from iter(partial(file.readline, LINE), "")
     except UnicodeDecodeError as problem:
-        raise TextError(
-            f"{path} is not UTF-8 text: byte {problem.start} is {problem.object[problem.start]:#x}"
-        ) from None
+        byte = problem.object[problem.start]
+        raise TextError(f"{path} is not UTF-8 text: byte {problem.start} is {byte:#x}") from None
     except (OSError, EOFError, lzma.LZMAError) as problem:
         raise TextError(f"cannot read {path}: {getattr(problem, 'strerror', None) or problem}") from None
 
@@ -240,12 +224,3 @@ def _check_request(kind: str, texts: Iterable[str], size: int) -> None:
         raise TextError("expected several texts to train on and got one string; put it into a list")
     if size <= len(SPECIALS):
         raise too_small(size, len(SPECIALS) + 1)
-
-
-def _first_invalid(texts: Sequence[object]) -> object:
-    """The first text that the library rejects: not a string, or with half of a surrogate pair."""
-    return next((text for text in texts if not isinstance(text, str) or not _is_valid(text)), None)
-
-
-def _is_valid(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)

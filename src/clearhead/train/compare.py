@@ -122,11 +122,11 @@ def check_figure(path: Path) -> None:
 
 def save_figure(records: Sequence[Record], path: Path) -> None:
     """Draw losses against steps and against time, and bars of the main score, on the size of a slide."""
-    from clearhead.look.render.figure import COLOURS, Figure, sheet
+    from clearhead.look.render.figure import COLOURS, Figure, new_figure
 
     check_figure(path)
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(records))]
-    with sheet(width=13.33, height=6) as page:
+    with new_figure(width=13.33, height=6) as page:
         steps, time, bars = page.subplots(1, 3, width_ratios=(5, 5, 4))
         _draw_losses(steps, records, colours)
         _draw_losses(time, records, colours, _time_unit(records))

@@ -24,7 +24,7 @@ from torch import nn
 from clearhead.config import TrainConfig
 from clearhead.errors import RunError
 from clearhead.files import append_line, read_tensors, write_tensors
-from clearhead.look.attention_log import log_attention
+from clearhead.look.views.history import log_attention
 from clearhead.run import Run
 from clearhead.tasks.base.task import Evaluation, Examples, Task, to_device
 from clearhead.train import checkpoints

@@ -18,7 +18,7 @@ from clearhead.data.dataset import absolute
 from clearhead.data.examples import AnyDataset
 from clearhead.errors import ClearheadError
 from clearhead.files import write_text
-from clearhead.models.assemble import recompute_blocks
+from clearhead.models.build import recompute_blocks
 from clearhead.run import Run
 from clearhead.tasks import TASKS, override_config, run_config
 from clearhead.tasks.base.network import build_network, save_weights

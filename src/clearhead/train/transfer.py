@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from clearhead.config import AnyConfig, TokenizerKind
 from clearhead.errors import ConfigError
-from clearhead.models.assemble import token_dim, token_embeddings
+from clearhead.models.build import token_dim, token_embeddings
 from clearhead.run import Run
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.network import load_weights

@@ -22,8 +22,8 @@ from tests.engines.small import (
 
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.engines.native import engine
-from clearhead.engines.native.compiler import load_library
 from clearhead.engines.native.engine import NativeEngine
+from clearhead.engines.native.library import load_library
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 

@@ -6,8 +6,8 @@ import ctypes
 
 import pytest
 
-from clearhead.engines.native.compiler import load_library
 from clearhead.engines.native.layout import STRUCTURES
+from clearhead.engines.native.library import load_library
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 

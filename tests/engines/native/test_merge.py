@@ -12,7 +12,7 @@ from tests.engines.small import PARTS, POSITIONS, VOCABULARY, make, native_of, s
 
 from clearhead.decode import Row, Settings, TokenLoop
 from clearhead.engines.native import engine
-from clearhead.engines.native.compiler import load_library
+from clearhead.engines.native.library import load_library
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 

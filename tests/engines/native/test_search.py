@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.engines.small import PARTS, POSITIONS, VOCABULARY, make, native_of, sources
 
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, generate, stream_tokens
-from clearhead.engines.native.compiler import load_library
 from clearhead.engines.native.engine import NativeEngine
-from clearhead.engines.native.search import is_plain
+from clearhead.engines.native.library import load_library
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 
@@ -43,13 +42,7 @@ def same(found: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypo
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    data=st.data(),
-    beams=st.sampled_from([1, 2, 3, 5]),
-    rows=st.integers(1, 5),
-    stop=STOPS,
-    seed=st.integers(0, 99),
-)
+@given(data=st.data(), beams=st.sampled_from([1, 2, 3, 5]), rows=st.integers(1, 5), stop=STOPS, seed=st.integers(0, 99))
 def test_native_search_of_a_translator_equals_the_token_loop(
     data: st.DataObject, beams: int, rows: int, stop: int | None, seed: int
 ) -> None:
@@ -122,7 +115,6 @@ def test_a_long_prompt_is_read_in_parts() -> None:
     ],
 )
 def test_only_plain_settings_are_searched_natively(chosen: Settings, plain: bool) -> None:
-    assert is_plain(chosen) == plain
     model = native_of(make("translate"))
     assert model.can_search(model.start(sources(2)), Prompts([[1]] * 2, 2), chosen) == plain
 

@@ -16,15 +16,15 @@ import torch
 from matplotlib.text import Text
 
 from clearhead.errors import ConfigError, ProbeError, ShapeError
-from clearhead.look.beams import BeamTree, Node
 from clearhead.look.look import Look
 from clearhead.look.record import AttentionRecord
-from clearhead.look.render.figure import COLUMN, PAGE, SLIDE, Figure, label_step, token_label
+from clearhead.look.render.figure import COLUMN, PAGE, SLIDE, Figure
 from clearhead.look.render.image import image_overlays, pattern_grid
+from clearhead.look.render.labels import label_step, token_label
 from clearhead.look.render.matrix import Scale, heatmap, window_slice
 from clearhead.look.render.text import coloured_text, place_tokens
-from clearhead.look.views.beam import BEST, Beam
-from clearhead.look.views.history import History, spread
+from clearhead.look.views.beam import BEST, Beam, BeamTree, Node
+from clearhead.look.views.history import History, evenly_spaced
 from clearhead.look.views.importance import Importance
 from clearhead.look.views.lens import Lens
 from clearhead.look.views.lines import FAINTEST
@@ -393,8 +393,8 @@ def test_history_shows_some_evaluations_among_them_the_first_and_last() -> None:
     assert {"step 100", "step 1,100", "cross-attention, layer 0, head 1"} <= set(strings(figure))
     np.testing.assert_array_equal(cells_of(figure, 7), found.weights["decoder.cross"][0][10, 1].numpy())
     np.testing.assert_allclose(cells_of(found.figure()), found.weights["decoder.cross"][0][0].mean(0).numpy())
-    assert spread(3, 8) == [0, 1, 2]
-    assert spread(1, 8) == [0]
+    assert evenly_spaced(3, 8) == [0, 1, 2]
+    assert evenly_spaced(1, 8) == [0]
     with pytest.raises(ProbeError, match=r"decoder\.cross of this run has no layer 1; choose from 0"):
         replace(found, layer=1).figure()
     with pytest.raises(ProbeError, match=r"nothing was kept of encoder\.self; choose from: decoder\.cross"):

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("anywidget", reason="needs anywidget: pip install 'clearhead[studio]'")
 
 from clearhead.errors import ConfigError
-from clearhead.look.beams import BeamTree, Node
 from clearhead.look.render.html import module, pages, style
 from clearhead.look.render.widget import Beam, Cells, Heads, Patches, Steps, Widget, widget
 from clearhead.look.views.beam import Beam as BeamView
+from clearhead.look.views.beam import BeamTree, Node
 from clearhead.look.views.scaling import scaling
 
 WIDGETS = (Heads, Patches, Steps, Beam, Cells)

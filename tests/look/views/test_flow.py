@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.views.flow import flow
-from clearhead.look.views.rollout import mixtures, rollout
+from clearhead.look.views.rollout import layer_mixtures, rollout
 
 pytest.importorskip("scipy", reason="attention flow is found by SciPy")
 
@@ -40,7 +40,7 @@ def narrowest_cut(pipes: list[Tensor], row: int, column: int) -> float:
 
 def test_the_flow_is_the_narrowest_cut() -> None:
     weights = some_weights()
-    pipes = mixtures(weights, "max", 0.4)
+    pipes = layer_mixtures(weights, "max", 0.4)
     cuts = [[narrowest_cut(pipes, row, column) for column in range(T)] for row in range(T)]
     found = flow(weights, "max", 0.4)
     torch.testing.assert_close(found, torch.tensor(cuts, dtype=torch.float64), atol=1e-7, rtol=0)

@@ -4,24 +4,18 @@ from typing import Any
 
 import pytest
 import torch
+from tests.look.networks import small_network
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, ProbeError, ShapeError
 from clearhead.look.views.gradients import integrate, integrated_gradients, pixel_gradients
 from clearhead.run import Sizes
-from clearhead.tasks import TASKS
-from clearhead.tasks.base.network import build_network
 
 B, S, T, V = 2, 5, 3, 13
 
 
 def make(task: str, **settings: Any) -> nn.Module:
-    torch.manual_seed(1)
-    model = {"dim": 12, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
-    patch = {"patch": 2} if task == "vision" else {}
-    sizes = Sizes(vocabulary=V, classes=7, channels=3, height=4, width=6)
-    config = TASKS[task].config_type().model_validate({"model": model | patch})  # type: ignore[index]
-    return build_network(config, sizes).double().eval()
+    return small_network(task, Sizes(vocabulary=V, classes=7, channels=3, height=4, width=6), **settings).double()
 
 
 def sentences() -> tuple[Tensor, Tensor]:

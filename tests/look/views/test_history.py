@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from clearhead.errors import ProbeError
-from clearhead.look.attention_log import AttentionSnapshot, read_attention
 from clearhead.look.inputs import Edges
-from clearhead.look.views.history import history, read_history
+from clearhead.look.views.history import AttentionSnapshot, history, read_attention, read_history
 from clearhead.run import find
 
 LAYERS, H, T, S = 11, 2, 3, 5

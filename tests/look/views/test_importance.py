@@ -4,15 +4,13 @@ from typing import Any
 
 import pytest
 import torch
+from tests.look.networks import small_network
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.interventions import heads_off
-from clearhead.look.views.importance import gates, importance_by_ablation, importance_by_gradient
-from clearhead.run import Sizes
-from clearhead.tasks import TASKS
-from clearhead.tasks.base.network import build_network
+from clearhead.look.views.importance import head_gates, importance_by_ablation, importance_by_gradient
 
 B, S, T, V, DIM, HEADS = 2, 5, 3, 13, 12, 3
 
@@ -20,13 +18,7 @@ Batch = tuple[Tensor, Tensor, Tensor]
 
 
 def translator(**settings: Any) -> nn.Module:
-    torch.manual_seed(1)
-    model = {"dim": DIM, "heads": HEADS, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
-    return (
-        build_network(TASKS["translate"].config_type().model_validate({"model": model}), Sizes(vocabulary=V))
-        .double()
-        .eval()
-    )
+    return small_network("translate", **settings).double()
 
 
 def batches() -> list[Batch]:
@@ -89,7 +81,7 @@ def test_a_head_that_writes_nothing_is_of_no_importance() -> None:
 def test_gates_change_nothing_and_are_gone_afterwards() -> None:
     model, (source, target, _) = translator(), batches()[0]
     before = model(source, target)
-    with gates(model, "decoder.*.cross") as made:
+    with head_gates(model, "decoder.*.cross") as made:
         torch.testing.assert_close(model(source, target), before, rtol=0, atol=0)
     assert {name: gate.shape for name, gate in made.items()} == {f"decoder.{n}.cross": (B, HEADS) for n in (0, 1)}
     assert not any(part._forward_hooks for part in model.modules())

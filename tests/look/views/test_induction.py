@@ -4,24 +4,19 @@ from typing import Any
 
 import pytest
 import torch
+from tests.look.networks import small_network
 from torch import nn
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.probes import capture
 from clearhead.look.views.induction import induction, repeated_tokens
-from clearhead.run import Sizes
-from clearhead.tasks import TASKS
-from clearhead.tasks.base.network import build_network
 
 V, N, ROWS = 13, 5, 3
 
 
 def language_model(task: str = "lm", **settings: Any) -> nn.Module:
-    torch.manual_seed(1)
-    model = {"dim": 12, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
-    config = TASKS[task].config_type().model_validate({"model": model})
-    return build_network(config, Sizes(vocabulary=V)).eval()  # type: ignore[index]
+    return small_network(task, **settings)
 
 
 def test_random_tokens_are_written_twice() -> None:
@@ -65,10 +60,6 @@ def test_what_cannot_have_induction_heads_is_one_sentence() -> None:
     with pytest.raises(ShapeError, match=r"1 tokens of 12 kinds cannot be repeated; take at least 2 of 2"):
         induction(language_model(), range(1, V), length=1)
     sentence = r"induction heads belong to a causal language model with attention; this model is not one"
-    for model in (
-        language_model(architecture="rnn"),
-        language_model("masked_lm"),
-        language_model("translate"),
-    ):
+    for model in (language_model(architecture="rnn"), language_model("masked_lm"), language_model("translate")):
         with pytest.raises(ProbeError, match=sentence):
             induction(model, range(1, V))

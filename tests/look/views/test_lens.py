@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.look.networks import small_network
 from torch import Tensor, nn
 
 from clearhead.errors import ProbeError
@@ -18,12 +19,7 @@ PATCHES = 2 * 3
 
 
 def make(task: str, **settings: Any) -> nn.Module:
-    torch.manual_seed(1)
-    model = {"dim": 12, "heads": 3, "layers": 2, "inner": 17, "dropout": 0.0, **settings}
-    patch = {"patch": 2} if task in ("vision", "caption") else {}
-    sizes = Sizes(vocabulary=V, classes=CLASSES, channels=1, height=4, width=6)
-    config = TASKS[task].config_type().model_validate({"model": model | patch})  # type: ignore[index]
-    return build_network(config, sizes).double().eval().requires_grad_(False)
+    return small_network(task, **settings).double().requires_grad_(False)
 
 
 CASES: dict[str, tuple[str, dict[str, Any], tuple[Tensor, ...]]] = {

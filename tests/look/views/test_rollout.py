@@ -12,7 +12,7 @@ from clearhead.data import read
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.probes import capture
 from clearhead.look.views.relevance import relevance
-from clearhead.look.views.rollout import fuse_heads, over_patches, rollout, share_on
+from clearhead.look.views.rollout import fuse_heads, patch_shares, rollout, share_of_mass
 from clearhead.tasks.base.images import load_images, normalise
 
 LAYERS, H, T = 3, 2, 5
@@ -85,23 +85,23 @@ def test_what_cannot_be_rolled_out_is_one_sentence() -> None:
 def test_the_class_token_or_else_the_mean_speaks_for_an_image() -> None:
     torch.manual_seed(1)
     shares = torch.rand(2, 7, 7).softmax(-1)
-    seen = over_patches(shares, (2, 3))
+    seen = patch_shares(shares, (2, 3))
     torch.testing.assert_close(seen, (shares[:, 0, 1:] / shares[:, 0, 1:].sum(-1, keepdim=True)).view(2, 2, 3))
-    plain = over_patches(shares[:, 1:, 1:], (3, 2), class_token=False)
+    plain = patch_shares(shares[:, 1:, 1:], (3, 2), class_token=False)
     mean = shares[:, 1:, 1:].mean(1)
     torch.testing.assert_close(plain, (mean / mean.sum(-1, keepdim=True)).view(2, 3, 2))
     with pytest.raises(ShapeError, match=r"a grid of 2 × 3 patches does not fit 6 tokens"):
-        over_patches(shares[:, 1:, 1:], (2, 3))
+        patch_shares(shares[:, 1:, 1:], (2, 3))
 
 
 def test_the_share_of_the_mass_on_marked_pixels() -> None:
     marked = torch.zeros(4, 6, dtype=torch.bool)
     marked[:2, :3], marked[2, 5] = True, True  # all of the first patch, a sixth of the last
     mass = torch.tensor([[0.5, 0.25], [0.125, 0.125]])
-    torch.testing.assert_close(share_on(mass, marked), torch.tensor(0.5 + 0.125 / 6))
-    torch.testing.assert_close(share_on(torch.full((2, 2), 0.25), marked), marked.float().mean())
+    torch.testing.assert_close(share_of_mass(mass, marked), torch.tensor(0.5 + 0.125 / 6))
+    torch.testing.assert_close(share_of_mass(torch.full((2, 2), 0.25), marked), marked.float().mean())
     with pytest.raises(ShapeError, match=r"a grid of 2 × 5 patches does not fit an image of 4 × 6"):
-        share_on(torch.ones(2, 5), marked)
+        share_of_mass(torch.ones(2, 5), marked)
 
 
 @pytest.mark.skipif(not (REAL / "mnist").is_dir(), reason="needs the real corpora: set CLEARHEAD_DATA")
@@ -113,8 +113,8 @@ def test_of_a_thousand_digits_the_model_saw_the_ink() -> None:
     chance = ink.double().mean((1, 2))
     with torch.no_grad(), capture(network, "encoder.*.self.weights") as seen:
         network(images)
-    covered = share_on(over_patches(rollout(list(seen.values())), (7, 7)), ink)
+    covered = share_of_mass(patch_shares(rollout(list(seen.values())), (7, 7)), ink)
     assert covered.mean() > 2 * chance.mean()
     assert (covered > chance).double().mean() > 0.99
     felt = relevance(network, (images[:100],)).tables["encoder.self"]
-    assert share_on(over_patches(felt, (7, 7)), ink[:100]).mean() > 2.5 * chance[:100].mean()
+    assert share_of_mass(patch_shares(felt, (7, 7)), ink[:100]).mean() > 2.5 * chance[:100].mean()

@@ -375,10 +375,7 @@ def test_one_token_looks_at_itself() -> None:
         ((0, 2, 0, "encoder.self"), r"^encoder\.self of small has no head 2; choose from 0 to 1$"),
         ((0, -1, 0, "encoder.self"), r"^encoder\.self of small has no head -1; choose from 0 to 1$"),
         ((0, 0, 5, "decoder.cross"), r"^decoder\.cross of small has no query 5; choose from 0 to 4$"),
-        (
-            (0, 0, 0, "cross"),
-            r"^small has no attention called cross; it has encoder\.self, decoder\.self, decoder",
-        ),
+        ((0, 0, 0, "cross"), r"^small has no attention called cross; it has encoder\.self, decoder\.self, decoder"),
     ],
 )
 def test_what_does_not_exist_is_one_sentence(asked: tuple[Any, ...], sentence: str) -> None:

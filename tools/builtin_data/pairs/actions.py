@@ -1,4 +1,4 @@
-"""Clauses in which somebody does something: the verb, its object, its place, its company and its time."""
+"""Clauses with an action verb: its subject, object, place, companion and time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 
-from builtin_data.pairs.adjectives import Adjective, fitting
+from builtin_data.pairs.adjectives import Adjective, adjectives_for
 from builtin_data.pairs.choices import (
     POSITIVE_ONLY,
     chance,
+    choose_absent,
     choose_amount,
-    choose_crowd,
     choose_definite,
     choose_general,
-    choose_lack,
+    choose_indefinite,
     choose_one,
     choose_person,
     choose_possessive,
@@ -25,10 +25,10 @@ from builtin_data.pairs.choices import (
     pick,
 )
 from builtin_data.pairs.circumstances import ADVERBS, COUNTRIES, PLACES, TIMES, at_the_hour
-from builtin_data.pairs.clauses import ALSO, ANYMORE, STILL, YET, Adverb, Clause, Form, Predicate, doing
+from builtin_data.pairs.clauses import ALSO, ANYMORE, STILL, YET, Adverb, Clause, Form, Predicate, verb_phrase
 from builtin_data.pairs.nouns import Noun, noun, of_kinds
-from builtin_data.pairs.person import Person
-from builtin_data.pairs.phrases import NounPhrase, Phrase, after, noun_phrase
+from builtin_data.pairs.phrases import NounPhrase, Phrase, noun_phrase, with_preposition
+from builtin_data.pairs.spanish_verbs import Person
 from builtin_data.pairs.subjects import OBJECT_PRONOUNS, YOU_ALL, Subject
 from builtin_data.pairs.verbs import MOVING, PREPOSITIONS, TAKING_NOTHING, TAKING_PEOPLE, TAKING_THINGS, Verb
 
@@ -43,78 +43,84 @@ BY_THE_CLOCK = frozenset({
 })  # fmt: skip
 GIVEN_UP = SOCIAL | {"speak", "teach", "drive", "write", "read", "wear", "sell", "draw", "listen to"}
 ALLY = {"I": "mí", "you": "ti", "he": "él", "she": "ella", "we": "nosotros", "they": "ellos"}
-DAILY_GOALS = (("school", "la escuela"), ("work", "el trabajo"))  # one cannot `go to work`: it might be `going to` work
+DAILY_GOALS = (("school", "la escuela"), ("work", "el trabajo"))  # `going to work` would be ambiguous
 JOINED = {"with me": "conmigo", "with you": "contigo"}
 WITH, FOR = Phrase("with", "con"), Phrase("for", "para")
 EVERY_FORM = tuple(Form)
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """What a sentence pattern asks of its clause."""
+class ClauseOptions:
+    """Requirements of a sentence pattern on its clause."""
 
     forms: tuple[Form, ...] = EVERY_FORM
     positive: bool = False  # never negated
-    plain: bool = False  # no place, company, time or adverb
-    timed: bool = True  # may say when
+    plain: bool = False  # no place, companion, time or adverb
+    timed: bool = True  # may have a time
 
 
-ANY = Manner()
+ANY = ClauseOptions()
 
 
-def action(random: Random, manner: Manner = ANY) -> Clause:
-    """Somebody doing anything."""
+def action(random: Random, options: ClauseOptions = ANY) -> Clause:
+    """A clause with any action verb."""
     roll = random.random()
     if roll < 0.5:
-        return with_thing(random, manner)
+        return with_object(random, options)
     if roll < 0.66:
-        return with_person(random, manner)
-    return with_nothing(random, manner) if roll < 0.87 else moving(random, manner)
+        return with_person(random, options)
+    return without_object(random, options) if roll < 0.87 else with_destination(random, options)
 
 
-def with_thing(random: Random, manner: Manner = ANY) -> Clause:
-    """Somebody doing something to a thing: `my sister is reading a book`."""
-    verb = pick(random, allowing("things", manner.forms))
-    who, negative, form = _who_and_how(random, verb, manner)
+def with_object(random: Random, options: ClauseOptions = ANY) -> Clause:
+    """A verb with a thing as its object: `my sister is reading a book`."""
+    verb = pick(random, verbs_taking("things", options.forms))
+    who, negative, form = _subject_and_form(random, verb, options)
     if "alone" in verb.flags and chance(random, 0.12):
-        return _furnished(random, Clause(who, doing(verb), form, negative), manner)
-    thing = object_of(random, verb, who, form, negative)
-    return _furnished(random, Clause(who, doing(verb, thing), form, negative), manner)
+        return _with_circumstance(random, Clause(who, verb_phrase(verb), form, negative), options)
+    thing = choose_object(random, verb, who, form, negative)
+    return _with_circumstance(random, Clause(who, verb_phrase(verb, thing), form, negative), options)
 
 
-def with_person(random: Random, manner: Manner = ANY) -> Clause:
-    """Somebody doing something to somebody: `she is helping him`, `they are visiting my aunt`."""
-    verb = pick(random, allowing("people", manner.forms))
-    who, negative, form = _who_and_how(random, verb, manner)
+def with_person(random: Random, options: ClauseOptions = ANY) -> Clause:
+    """A verb with a person as its object: `she is helping him`, `they are visiting my aunt`."""
+    verb = pick(random, verbs_taking("people", options.forms))
+    who, negative, form = _subject_and_form(random, verb, options)
     if chance(random, 0.4):
         english, spanish, _, _ = choose_pronoun(random, who)
-        return _furnished(random, Clause(who, Predicate(verb, english, pronoun=spanish), form, negative), manner)
-    return _furnished(random, Clause(who, doing(verb, whom(random, verb, who)), form, negative), manner)
+        return _with_circumstance(
+            random, Clause(who, Predicate(verb, english, pronoun=spanish), form, negative), options
+        )
+    return _with_circumstance(
+        random, Clause(who, verb_phrase(verb, choose_person_object(random, verb, who)), form, negative), options
+    )
 
 
-def with_nothing(random: Random, manner: Manner = ANY) -> Clause:
-    """Somebody doing something: `the boy is sleeping`."""
-    verb = pick(random, allowing("nothing", manner.forms))
-    who, negative, form = _who_and_how(random, verb, manner, crowds=0.05)
-    return _furnished(random, Clause(who, doing(verb), form, negative), manner)
+def without_object(random: Random, options: ClauseOptions = ANY) -> Clause:
+    """A verb without an object: `the boy is sleeping`."""
+    verb = pick(random, verbs_taking("nothing", options.forms))
+    who, negative, form = _subject_and_form(random, verb, options, crowds=0.05)
+    return _with_circumstance(random, Clause(who, verb_phrase(verb), form, negative), options)
 
 
-def moving(random: Random, manner: Manner = ANY) -> Clause:
-    """Somebody going somewhere: `we are going to the market`."""
-    verb = pick(random, allowing("places", manner.forms))
-    who, negative, form = _who_and_how(random, verb, manner)
-    goal = destination(random, verb, far=form not in (Form.PRESENT, Form.USED))
-    return _furnished(random, Clause(who, Predicate(verb, goal.english, goal.spanish), form, negative), manner)
+def with_destination(random: Random, options: ClauseOptions = ANY) -> Clause:
+    """A verb of motion with its destination: `we are going to the market`."""
+    verb = pick(random, verbs_taking("places", options.forms))
+    who, negative, form = _subject_and_form(random, verb, options)
+    goal = choose_destination(random, verb, far=form not in (Form.PRESENT, Form.USED))
+    return _with_circumstance(random, Clause(who, Predicate(verb, goal.english, goal.spanish), form, negative), options)
 
 
-def object_of(random: Random, verb: Verb, who: Subject, form: Form = Form.GOING, negative: bool = False) -> NounPhrase:
-    """A thing the verb can be done to; habits are about things in general."""
+def choose_object(
+    random: Random, verb: Verb, who: Subject, form: Form = Form.GOING, negative: bool = False
+) -> NounPhrase:
+    """An object that the verb can take; of habits a generic one."""
     if verb.english == "have":
         return possession(random, negative)
     if form in (Form.PRESENT, Form.USED) and verb.flags.isdisjoint(("state", "sense")) and chance(random, 0.85):
         return choose_general(random, verb.objects)
     if negative:
-        return _refused(random, verb)
+        return _negated_object(random, verb)
     if "one" in verb.flags:
         return choose_one(random, verb.objects, who)
     if "bulk" in verb.flags:
@@ -122,18 +128,18 @@ def object_of(random: Random, verb: Verb, who: Subject, form: Form = Form.GOING,
     return choose_thing(random, verb.objects, who)
 
 
-def _refused(random: Random, verb: Verb) -> NounPhrase:
-    """What somebody does not do it to: none of a kind, the kind, or one thing in particular."""
+def _negated_object(random: Random, verb: Verb) -> NounPhrase:
+    """The object of a negated verb: `any books`, a generic noun, or a definite one."""
     roll = random.random()
     if roll < 0.35:
-        return choose_lack(random, verb.objects)
+        return choose_absent(random, verb.objects)
     if roll < 0.65:
         return choose_general(random, verb.objects)
     return choose_definite(random, pick(random, of_kinds(verb.objects)), described=0.2)
 
 
-def whom(random: Random, verb: Verb, who: Subject) -> NounPhrase:
-    """A person the verb can be done to, other than its subject."""
+def choose_person_object(random: Random, verb: Verb, who: Subject) -> NounPhrase:
+    """A person as the object, other than the subject."""
     while True:
         person = _person_for(random, verb, who)
         if person.english.split()[-1] not in who.english:
@@ -141,7 +147,7 @@ def whom(random: Random, verb: Verb, who: Subject) -> NounPhrase:
 
 
 def choose_pronoun(random: Random, who: Subject) -> tuple[str, str, str, Subject]:
-    """An object pronoun of another person than the subject."""
+    """An object pronoun that does not refer to the subject."""
     first, second = (Person.I, Person.WE), (Person.YOU,)
     while True:
         pronoun = pick(random, OBJECT_PRONOUNS)
@@ -150,8 +156,8 @@ def choose_pronoun(random: Random, who: Subject) -> tuple[str, str, str, Subject
             return pronoun
 
 
-def destination(random: Random, verb: Verb, far: bool = True) -> Phrase:
-    """Where somebody goes, or comes from; the preposition is the verb's."""
+def choose_destination(random: Random, verb: Verb, far: bool = True) -> Phrase:
+    """A destination or origin, with the preposition of the verb."""
     preposition, roll = PREPOSITIONS[verb.english], random.random()
     if verb.english == "travel" or (far and roll < 0.2 and verb.english in ("go", "return", "arrive")):
         english, spanish = pick(random, COUNTRIES)
@@ -160,13 +166,13 @@ def destination(random: Random, verb: Verb, far: bool = True) -> Phrase:
         return Phrase("home", "a casa")
     if roll < 0.5 and preposition in ("to", "from"):
         english, spanish = pick(random, DAILY_GOALS[: 1 + (verb.english != "go")])
-        return Phrase(f"{preposition} {english}", after(verb.spanish_after, spanish))
+        return Phrase(f"{preposition} {english}", with_preposition(verb.spanish_after, spanish))
     where = noun_phrase("the", pick(random, of_kinds("place" if preposition else "building shop")))
-    return Phrase(f"{preposition} {where.english}".strip(), after(verb.spanish_after, where.spanish))
+    return Phrase(f"{preposition} {where.english}".strip(), with_preposition(verb.spanish_after, where.spanish))
 
 
 def timed_clause(random: Random, clause: Clause) -> Clause:
-    """The clause with a time that suits its form."""
+    """The clause with a time that fits its tense."""
     times = TIMES[clause.form] if clause.predicate.verb.english != "sit down" else ()
     if clause.predicate.verb.english in BY_THE_CLOCK and clause.form in (
         Form.PRESENT,
@@ -175,16 +181,16 @@ def timed_clause(random: Random, clause: Clause) -> Clause:
         Form.GOING,
     ):
         times = times + at_the_hour()
-    return clause.then(pick(random, times)) if times else clause
+    return clause.followed_by(pick(random, times)) if times else clause
 
 
-def company(random: Random, who: Subject, preposition: Phrase) -> Phrase:
-    """Somebody else, with or for whom: `with my sister`, `for me`."""
+def choose_companion(random: Random, who: Subject, preposition: Phrase) -> Phrase:
+    """A companion or beneficiary: `with my sister`, `for me`."""
     if chance(random, 0.4):
         english, _, _, other = choose_pronoun(random, who)
         together = f"{preposition.english} {english}"
         return Phrase(together, JOINED.get(together) or f"{preposition.spanish} {ALLY[other.english]}")
-    person = whom(random, TAKING_PEOPLE[1], who)
+    person = choose_person_object(random, TAKING_PEOPLE[1], who)
     return Phrase(f"{preposition.english} {person.english}", f"{preposition.spanish} {person.spanish}")
 
 
@@ -192,48 +198,50 @@ TAKING = {"things": TAKING_THINGS, "people": TAKING_PEOPLE, "nothing": TAKING_NO
 
 
 @cache
-def allowing(what: str, forms: tuple[Form, ...]) -> tuple[Verb, ...]:
-    """The verbs that take such an object and have at least one of the forms."""
+def verbs_taking(what: str, forms: tuple[Form, ...]) -> tuple[Verb, ...]:
+    """The verbs that take such an object and allow at least one of the forms."""
     return tuple(verb for verb in TAKING[what] if forms_of(verb, forms))
 
 
-def _who_and_how(random: Random, verb: Verb, manner: Manner, crowds: float = 0.0) -> tuple[Subject, bool, Form]:
-    """The subject of a verb, whether it is negated, and its form."""
-    negative = not manner.positive and "accident" not in verb.flags and chance(random, 0.2)
-    form = pick(random, forms_of(verb, manner.forms))
+def _subject_and_form(
+    random: Random, verb: Verb, options: ClauseOptions, crowds: float = 0.0
+) -> tuple[Subject, bool, Form]:
+    """A subject for the verb, whether it is negated, and its form."""
+    negative = not options.positive and "accident" not in verb.flags and chance(random, 0.2)
+    form = pick(random, forms_of(verb, options.forms))
     negative = negative and form not in POSITIVE_ONLY
     if not negative and form in (Form.CONTINUOUS, Form.PAST) and chance(random, crowds):
-        return choose_crowd(random), negative, form
+        return choose_indefinite(random), negative, form
     return choose_subject(random, "adult" in verb.flags), negative, form
 
 
-def _furnished(random: Random, clause: Clause, manner: Manner) -> Clause:
-    """The clause with a place, company, a time or an adverb, seldom more than one of them."""
+def _with_circumstance(random: Random, clause: Clause, options: ClauseOptions) -> Clause:
+    """The clause with a place, companion, time or adverb, rarely more than one of them."""
     verb, roll = clause.predicate.verb, random.random()
-    if manner.plain:
-        return unmistakable(random, clause, timed=False)
+    if options.plain:
+        return disambiguate_past(random, clause, timed=False)
     if roll < 0.18 and verb.places:
-        clause = clause.then(pick(random, PLACES[verb.places]))
+        clause = clause.followed_by(pick(random, PLACES[verb.places]))
     elif roll < 0.26 and verb.english in SOCIAL:
-        clause = clause.then(company(random, clause.subject, WITH))
+        clause = clause.followed_by(choose_companion(random, clause.subject, WITH))
     elif roll < 0.3 and verb.english in GIVEN:
-        clause = clause.then(company(random, clause.subject, FOR))
+        clause = clause.followed_by(choose_companion(random, clause.subject, FOR))
     elif roll > 0.85:
-        return unmistakable(random, _with_adverb(random, clause), manner.timed)
-    if manner.timed and "state" not in verb.flags and chance(random, 0.3):
+        return disambiguate_past(random, _with_adverb(random, clause), options.timed)
+    if options.timed and "state" not in verb.flags and chance(random, 0.3):
         return timed_clause(random, clause)
-    return unmistakable(random, clause, manner.timed)
+    return disambiguate_past(random, clause, options.timed)
 
 
-def unmistakable(random: Random, clause: Clause, timed: bool) -> Clause:
-    """`they read` is past only beside a word that says so; without one it becomes the future."""
+def disambiguate_past(random: Random, clause: Clause, timed: bool) -> Clause:
+    """`they read` is only past beside a time that makes it so; otherwise it becomes the future."""
     if clause.form != Form.PAST or clause.negative or not clause.predicate.verb.same_past:
         return clause
     return timed_clause(random, clause) if timed else replace(clause, form=Form.FUTURE, adverb=None)
 
 
 def _with_adverb(random: Random, clause: Clause) -> Clause:
-    """The clause with an adverb that suits its form: already done, not done yet."""
+    """The clause with an adverb that fits its form: `already`, `yet`."""
     given_up = clause.form == Form.PRESENT and clause.predicate.verb.english in GIVEN_UP
     adverbs: tuple[Adverb, ...]
     if clause.negative:
@@ -263,7 +271,7 @@ def _person_for(random: Random, verb: Verb, who: Subject) -> NounPhrase:
 
 
 def possession(random: Random, negative: bool) -> NounPhrase:
-    """What one has; what one has not loses its article: `no tengo perro`."""
+    """A clause with `have`; a negated object loses its article: `no tengo perro`."""
     if negative:
         thing = pick(random, of_kinds("pet vehicle device money leisure"))
         lacking = noun_phrase("", thing)
@@ -283,5 +291,5 @@ def possession(random: Random, negative: bool) -> NounPhrase:
 
 
 def _described(random: Random, thing: Noun) -> Adjective | None:
-    adjectives = fitting(thing, "ser noun")
+    adjectives = adjectives_for(thing, "ser noun")
     return pick(random, adjectives) if adjectives and chance(random, 0.3) else None

@@ -1,12 +1,12 @@
-"""The adjectives: their Spanish, where it stands, which verb `to be` it takes, and the kinds of noun it suits.
+"""Adjectives: their Spanish forms, position, copula (`ser` or `estar`), and the kinds of noun they modify.
 
 A line reads `english | spanish | use | kinds`. The uses:
-    ser     what a thing is, after the noun or after `ser`
-    estar   how it is just now, after the noun or after `estar`
+    ser     a permanent property, after the noun or after `ser`
+    estar   a temporary state, after the noun or after `estar`
     state   only after `estar`
-    noun    only beside a noun
+    noun    only next to a noun
     before  in front of the noun, or after `ser`
-    order   in front of the noun, counting: the first, the last
+    order   an ordinal in front of the noun: the first, the last
 An adjective may have several lines: a short man is `bajo`, a short story `corta`; a boring film `es aburrida`, a bored
 girl `está aburrida`.
 """
@@ -126,20 +126,19 @@ SHORTENED = {"bueno": "buen", "malo": "mal", "primero": "primer"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """An adjective in both languages; its forms are masculine, feminine and the same in the plural."""
+    """An adjective in both languages; its forms are masculine, feminine, masculine plural, feminine plural."""
 
     english: str
     forms: tuple[str, str, str, str]
     use: Use
     kinds: frozenset[str]
 
-    def agreeing(self, gender: Gender, plural: bool) -> str:
-        """The form for a gender and a number."""
+    def form_for(self, gender: Gender, plural: bool) -> str:
         return self.forms[2 * plural + (gender == "f")]
 
-    def beside(self, gender: Gender, plural: bool) -> str:
-        """The form next to a noun: `buen libro`, where `el libro es bueno`."""
-        form = self.agreeing(gender, plural)
+    def form_beside_noun(self, gender: Gender, plural: bool) -> str:
+        """The form next to a noun: `buen libro`, but `el libro es bueno`."""
+        form = self.form_for(gender, plural)
         return SHORTENED.get(form, form) if self.use in ("before", "order") else form
 
 
@@ -162,7 +161,7 @@ def _read() -> tuple[Adjective, ...]:
 
 
 def _named(table: str) -> tuple[Adjective, ...]:
-    """Words that say what somebody is: nations and professions."""
+    """Nationalities and professions."""
     four = ((english, spanish.split("/")) for english, spanish in rows(table, 2))
     return tuple(Adjective(english, (m, f, ms, fs), "ser", frozenset({"human"})) for english, (m, f, ms, fs) in four)
 
@@ -173,15 +172,15 @@ OCCUPATIONS = _named(PROFESSIONS)
 
 
 @cache
-def fitting(noun: Noun, uses: str) -> tuple[Adjective, ...]:
-    """Every adjective that can be said of the noun in one of the uses."""
+def adjectives_for(noun: Noun, uses: str) -> tuple[Adjective, ...]:
+    """The adjectives that can modify the noun in one of the uses."""
     wanted = uses.split()
     return tuple(word for word in ADJECTIVES if word.use in wanted and word.kinds & noun.kinds)
 
 
 @cache
 def adjective(english: str, spanish: str = "", use: str = "") -> Adjective:
-    """The adjective with this English; the Spanish or the use tells words of one spelling apart."""
+    """The adjective with this English; Spanish or use distinguish homographs."""
     return next(
         word
         for word in ADJECTIVES + NATIONALITIES

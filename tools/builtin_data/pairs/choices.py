@@ -1,4 +1,4 @@
-"""Random choices that make sense: who does it, to what, and in which form of the verb."""
+"""Random choices of subjects, objects and verb forms that make sense together."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import cache
 from random import Random
 from typing import TypeVar
 
-from builtin_data.pairs.adjectives import Adjective, fitting
+from builtin_data.pairs.adjectives import Adjective, adjectives_for
 from builtin_data.pairs.clauses import Form
 from builtin_data.pairs.nouns import Noun, noun, of_kinds
-from builtin_data.pairs.phrases import NounPhrase, measured, none_of, noun_phrase, owned
+from builtin_data.pairs.phrases import NounPhrase, measured_noun, negated_noun, noun_phrase, possessed_noun
 from builtin_data.pairs.subjects import (
     EVERYONE,
     HE,
@@ -35,7 +35,7 @@ PRONOUNS = (I, I, I, YOU, YOU, HE, HE, SHE, SHE, WE, WE, WE, THEY, THEY, YOU_ALL
 POSSESSIVES = ("my", "my", "my", "your", "your", "his", "her", "our", "their")
 NUMBERS = ("two", "two", "three", "three", "four", "five", "six", "ten")
 
-# How often each form is used.
+# Relative frequency of each form.
 FORMS = {
     Form.CONTINUOUS: 6, Form.PRESENT: 5, Form.PAST: 5, Form.FUTURE: 3, Form.GOING: 3, Form.PERFECT: 3, Form.WANT: 3,
     Form.CAN: 2, Form.HAVE_TO: 2, Form.WAS: 1, Form.USED: 1, Form.JUST: 1, Form.MUST: 1, Form.SHOULD: 1, Form.NEED: 1,
@@ -52,7 +52,7 @@ POSITIVE_ONLY = {Form.JUST, Form.USED, Form.MUST, Form.PREFER}
 
 
 def pick(random: Random, items: Sequence[Item]) -> Item:
-    """One of the items, each as likely as the next."""
+    """One of the items, uniformly at random."""
     return items[int(random.random() * len(items))]
 
 
@@ -63,25 +63,25 @@ def chance(random: Random, probability: float) -> bool:
 
 @cache
 def forms_of(verb: Verb, among: tuple[Form, ...] = tuple(Form)) -> tuple[Form, ...]:
-    """The forms in which a verb makes sense, the common ones several times."""
+    """The forms in which a verb makes sense, repeated by their frequency."""
     barred = set().union(*(WITHOUT.get(flag, set()) for flag in verb.flags))
     return tuple(form for form, weight in FORMS.items() if form in among and form not in barred for _ in range(weight))
 
 
 def choose_subject(random: Random, adult: bool = False) -> Subject:
-    """A pronoun as often as not, else somebody described or named."""
+    """A pronoun half of the time, otherwise a noun phrase or a name."""
     roll = random.random()
     if roll < 0.5:
         return pick(random, PRONOUNS)
     if roll < 0.62:
         return pick(random, PEOPLE_WITH_NAMES)
     if roll < 0.66:
-        return choose_company(random)
+        return choose_two_people(random)
     return subject(choose_person(random, adult))
 
 
 def choose_plain_subject(random: Random) -> Subject:
-    """A subject that nothing is said of yet: no adjectives, so that the sentence can add its own."""
+    """A subject without adjectives, so that the sentence can add its own."""
     roll = random.random()
     if roll < 0.5:
         return pick(random, PRONOUNS)
@@ -95,8 +95,8 @@ def choose_plain_subject(random: Random) -> Subject:
     )
 
 
-def choose_company(random: Random) -> Subject:
-    """Two people: `my mother and I`, `Ana and Luis`."""
+def choose_two_people(random: Random) -> Subject:
+    """Two people joined by `and`: `my mother and I`, `Ana and Luis`."""
     first = pick(random, PEOPLE_WITH_NAMES)
     if chance(random, 0.5):
         relative = subject(noun_phrase("my", pick(random, of_kinds("related"))))
@@ -105,20 +105,20 @@ def choose_company(random: Random) -> Subject:
     return together(first, second) if second is not first else together(first, I)
 
 
-def choose_crowd(random: Random) -> Subject:
-    """Everyone, nobody or somebody."""
+def choose_indefinite(random: Random) -> Subject:
+    """`everyone`, `nobody` or `somebody`."""
     return pick(random, (EVERYONE, NOBODY, SOMEBODY))
 
 
 def choose_relative(random: Random, possessive: str, kinds: str = "related") -> NounPhrase:
-    """A member of somebody's family, a friend or a neighbour."""
+    """A family member, a friend or a neighbour."""
     relative = pick(random, of_kinds(kinds))
     plural = "several" in relative.kinds and chance(random, 0.2)
     return noun_phrase(possessive, relative, plural)
 
 
 def choose_person(random: Random, adult: bool = False) -> NounPhrase:
-    """A relative, or a man or woman or child described."""
+    """A relative, or a person with an adjective."""
     if chance(random, 0.5):
         return choose_relative(random, pick(random, POSSESSIVES))
     somebody = pick(random, of_kinds("somebody"))
@@ -133,7 +133,7 @@ def choose_person(random: Random, adult: bool = False) -> NounPhrase:
 
 
 def choose_possessive(random: Random, who: Subject) -> str:
-    """Whose an object is: most often its subject's."""
+    """The possessive of an object: most often the subject's."""
     if chance(random, 0.7):
         return who.possessive
     possessive = pick(random, POSSESSIVES)
@@ -141,12 +141,12 @@ def choose_possessive(random: Random, who: Subject) -> str:
 
 
 def choose_thing(random: Random, kinds: str, who: Subject) -> NounPhrase:
-    """Something of one of the kinds, perhaps with a quality, an amount or an owner."""
+    """A noun of one of the kinds, perhaps with an adjective, an amount or an owner."""
     thing = pick(random, of_kinds(kinds))
     if chance(random, 0.12) and thing.english in MEASURES:
         return pick(random, measures(thing))
     if chance(random, 0.05) and not thing.kinds.isdisjoint(OWNED):
-        return owned(choose_owner(random), thing, adjective=_perhaps(random, thing, 0.2, "ser"))
+        return possessed_noun(choose_owner(random), thing, adjective=_perhaps(random, thing, 0.2, "ser"))
     determiner, plural = pick(random, determiners(thing))
     if determiner == "own":
         determiner = "the" if _unowned(thing) else choose_possessive(random, who)
@@ -155,10 +155,10 @@ def choose_thing(random: Random, kinds: str, who: Subject) -> NounPhrase:
 
 
 def choose_definite(random: Random, thing: Noun, described: float = 0.0) -> NounPhrase:
-    """One thing that the speaker can point at, or several: `the keys`, `my car`, `Ana's coat`."""
+    """A definite noun phrase: `the keys`, `my car`, `Ana's coat`."""
     quality = _perhaps(random, thing, described, "ser")
     if chance(random, 0.08) and not thing.kinds.isdisjoint(OWNED):
-        return owned(choose_owner(random), thing, adjective=quality)
+        return possessed_noun(choose_owner(random), thing, adjective=quality)
     if thing.kinds & {"bare", "language", "science"}:
         return noun_phrase("", thing)
     countable = thing.kinds.isdisjoint(("mass", "only", "instrument", "light"))
@@ -168,7 +168,7 @@ def choose_definite(random: Random, thing: Noun, described: float = 0.0) -> Noun
 
 
 def choose_general(random: Random, kinds: str, described: float = 0.25) -> NounPhrase:
-    """A kind of thing, not one of them: `apples`, `red wine`, `the piano`."""
+    """A generic noun phrase: `apples`, `red wine`, `the piano`."""
     thing = pick(random, of_kinds(kinds))
     if thing.kinds & {"bare", "language", "science"}:
         return noun_phrase("", thing)
@@ -181,7 +181,7 @@ DEFINITE_KINDS = frozenset({"only", "instrument", "known", "named", "light", "su
 
 
 def choose_one(random: Random, kinds: str, who: Subject) -> NounPhrase:
-    """A single thing, or what comes in pairs: one wears one hat."""
+    """A singular noun, or one that comes in pairs."""
     thing = pick(random, of_kinds(kinds))
     own = choose_possessive(random, who)
     determiner = pick(
@@ -191,7 +191,7 @@ def choose_one(random: Random, kinds: str, who: Subject) -> NounPhrase:
 
 
 def choose_amount(random: Random, kinds: str) -> NounPhrase:
-    """Some of a kind: `two apples`, `a lot of bread`, `a kilo of rice`."""
+    """A noun with a number or measure: `two apples`, `a lot of bread`, `a kilo of rice`."""
     thing = pick(random, of_kinds(kinds))
     if thing.english in MEASURES and chance(random, 0.3):
         return pick(random, measures(thing))
@@ -223,16 +223,16 @@ AMOUNTS = (
 )
 
 
-def choose_lack(random: Random, kinds: str) -> NounPhrase:
-    """What a negative sentence says there is none of; languages and the like cannot be counted so."""
+def choose_absent(random: Random, kinds: str) -> NounPhrase:
+    """The object of a negated verb: `any books`; not for nouns such as languages."""
     thing = pick(random, of_kinds(kinds))
     if thing.kinds & {"bare", "language", "science"}:
         return noun_phrase("", thing)
-    return noun_phrase("the", thing) if thing.kinds & {"only", "pair", "known"} else none_of(thing)
+    return noun_phrase("the", thing) if thing.kinds & {"only", "pair", "known"} else negated_noun(thing)
 
 
 def choose_owner(random: Random) -> NounPhrase:
-    """Somebody whose things are spoken of: `my brother`, `the teacher`, `Ana`."""
+    """The owner of a thing: `my brother`, `the teacher`, `Ana`."""
     if chance(random, 0.3):
         person = pick(random, PEOPLE_WITH_NAMES)
         return NounPhrase(person.english, person.spanish, person.gender, False, person.kinds)
@@ -243,7 +243,7 @@ def choose_owner(random: Random) -> NounPhrase:
 
 OWNED = frozenset({"vehicle", "clothes", "device", "lost", "readable", "dwelling", "furniture"})
 
-# What is counted in which measure; the Spanish of a glass is fixed here, because glasses are also worn.
+# The measures of mass nouns; the Spanish of `glass` is fixed here, because glasses are also worn.
 MEASURES = {
     "coffee": "cup", "tea": "cup", "milk": "glass bottle", "water": "glass bottle", "juice": "glass",
     "lemonade": "glass", "wine": "glass bottle", "beer": "glass bottle", "bread": "piece", "cheese": "piece kilo",
@@ -267,7 +267,7 @@ def measures(thing: Noun) -> tuple[NounPhrase, ...]:
     }
     chosen = [containers[name] for name in MEASURES[thing.english].split()]
     return tuple(
-        measured(determiner, container, thing, plural=determiner != "a")
+        measured_noun(determiner, container, thing, plural=determiner != "a")
         for container in chosen
         for determiner in ("a", "a", "two", "three")
     )
@@ -275,7 +275,7 @@ def measures(thing: Noun) -> tuple[NounPhrase, ...]:
 
 @cache
 def determiners(thing: Noun) -> tuple[tuple[str, bool], ...]:
-    """The determiners a noun can take and whether each makes a plural, the common ones several times."""
+    """The determiners that a noun can take, each with its number, repeated by their frequency."""
     if thing.kinds & {"bare", "language", "science"}:
         return (("", False),)
     if thing.kinds & {"only", "known"}:
@@ -305,7 +305,7 @@ _DEFINITE = frozenset({"the", "my", "your", "his", "her", "our", "their"})
 
 
 def _unowned(thing: Noun) -> bool:
-    """Places, stars and wild animals are nobody's."""
+    """Whether it has no owner: places, stars and wild animals."""
     return "dwelling" not in thing.kinds and not thing.kinds.isdisjoint(("wild", "sky", "place"))
 
 
@@ -324,5 +324,5 @@ def _quality(random: Random, thing: Noun, determiner: str, plural: bool) -> Adje
 def _perhaps(random: Random, thing: Noun, probability: float, uses: str) -> Adjective | None:
     if not chance(random, probability):
         return None
-    adjectives = fitting(thing, uses)
+    adjectives = adjectives_for(thing, uses)
     return pick(random, adjectives) if adjectives else None

@@ -1,25 +1,15 @@
-"""Where, when and with whom things happen, and how often."""
+"""Adverbial phrases: places, times, companions and frequencies."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from builtin_data.pairs.clauses import (
-    ALMOST_ALWAYS,
-    ALMOST_NEVER,
-    ALREADY,
-    ALSO,
-    ALWAYS,
-    NEVER,
-    STILL,
-    Adverb,
-    Form,
-)
+from builtin_data.pairs.clauses import ALMOST_ALWAYS, ALMOST_NEVER, ALREADY, ALSO, ALWAYS, NEVER, STILL, Adverb, Form
 from builtin_data.pairs.nouns import noun
-from builtin_data.pairs.phrases import Phrase, after, noun_phrase
+from builtin_data.pairs.phrases import Phrase, noun_phrase, with_preposition
 from builtin_data.table import rows
 
-# theme | places, which verbs ask for by theme
+# theme | places; verbs name the themes that they take
 THEMES = """
 meal     | at home; in the kitchen; in the dining room; in the garden; in the park; at the restaurant
 dine     | at the restaurant; at the hotel; at home
@@ -144,7 +134,7 @@ ADVERBS: dict[Form, tuple[Adverb, ...]] = {
 
 @cache
 def place(english: str) -> Phrase:
-    """A place in Spanish: `under the tree` is `debajo del árbol`."""
+    """A place in both languages: `under the tree` is `debajo del árbol`."""
     if english in FIXED_PLACES:
         return Phrase(english, FIXED_PLACES[english])
     relation, _, name = english.rpartition(" the ")
@@ -155,7 +145,7 @@ def place(english: str) -> Phrase:
 def located(relation: str, name: str) -> Phrase:
     """A preposition of place and a noun with its article."""
     landmark = noun_phrase("the", noun(name))
-    return Phrase(f"{relation} {landmark.english}", after(RELATIONS[relation], landmark.spanish))
+    return Phrase(f"{relation} {landmark.english}", with_preposition(RELATIONS[relation], landmark.spanish))
 
 
 PLACES = {theme: tuple(place(name.strip()) for name in names.split(";")) for theme, names in rows(THEMES, 2)}
@@ -165,7 +155,7 @@ SPANISH_HOURS = ("dos", "tres", "cuatro", "cinco", "seis", "siete", "ocho", "nue
 
 @cache
 def clock() -> tuple[Phrase, ...]:
-    """The times of day as `two o'clock` and `las dos`, `half past two` and `las dos y media`."""
+    """Times of day as pairs: `two o'clock` and `las dos`, `half past two` and `las dos y media`."""
     full = [Phrase(f"{hour} o'clock", f"las {hora}") for hour, hora in zip(HOURS, SPANISH_HOURS, strict=True)]
     half = [Phrase(f"half past {hour}", f"las {hora} y media") for hour, hora in zip(HOURS, SPANISH_HOURS, strict=True)]
     return (Phrase("one o'clock", "la una"), Phrase("half past one", "la una y media"), *full, *half)

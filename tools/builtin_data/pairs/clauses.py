@@ -1,4 +1,4 @@
-"""Clauses: a subject, a verb in one of its forms and what follows, said in both languages.
+"""Clauses in both languages: a subject, a verb in one of its forms, and a complement.
 
 >>> from builtin_data.pairs.subjects import WE
 >>> from builtin_data.pairs.verbs import verb
@@ -14,15 +14,14 @@ from enum import StrEnum, auto
 from functools import cache
 
 from builtin_data.pairs import english_verbs as english
-from builtin_data.pairs.person import Person
-from builtin_data.pairs.phrases import NounPhrase, Phrase, after, words
-from builtin_data.pairs.spanish_verbs import conjugate, gerund, participle
+from builtin_data.pairs.phrases import NounPhrase, Phrase, join_words, with_preposition
+from builtin_data.pairs.spanish_verbs import Person, conjugate, gerund, participle
 from builtin_data.pairs.subjects import REFLEXIVES, Subject
 from builtin_data.pairs.verbs import Verb
 
 
 class Form(StrEnum):
-    """The ways a verb is put, named by their English."""
+    """Tenses and modal forms, named after their English."""
 
     PRESENT = auto()  # eats, come
     CONTINUOUS = auto()  # is eating, está comiendo
@@ -44,7 +43,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Adverb(Phrase):
-    """An adverb by the verb: `already` stands inside the English group, `yet` at the end of the clause."""
+    """An adverb of the verb: `already` stands inside the English verb group, `yet` at the end of the clause."""
 
     last: bool = False  # at the end of the English clause
 
@@ -62,30 +61,32 @@ ANYMORE = Adverb("anymore", "ya", last=True)
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A verb and what follows it; the Spanish may have a pronoun, before the verb or joined to its end."""
+    """A verb and its complement; the Spanish may have a clitic pronoun."""
 
     verb: Verb
     english: str = ""
     spanish: str = ""
     pronoun: str = ""
 
-    def then(self, phrase: Phrase) -> Predicate:
-        """The same with one more phrase at the end."""
-        return replace(self, english=words(self.english, phrase.english), spanish=words(self.spanish, phrase.spanish))
+    def followed_by(self, phrase: Phrase) -> Predicate:
+        """The predicate with a phrase added at the end."""
+        return replace(
+            self, english=join_words(self.english, phrase.english), spanish=join_words(self.spanish, phrase.spanish)
+        )
 
 
-def doing(verb: Verb, thing: NounPhrase | None = None, pronoun: str = "") -> Predicate:
-    """A verb with its object, if it has one."""
+def verb_phrase(verb: Verb, thing: NounPhrase | None = None, pronoun: str = "") -> Predicate:
+    """A verb with its object, if any."""
     if thing is None:
         return Predicate(verb, spanish=verb.spanish_after, pronoun=pronoun)
-    spanish = after(verb.spanish_after, thing.spanish) if verb.spanish_after else thing.spanish
+    spanish = with_preposition(verb.spanish_after, thing.spanish) if verb.spanish_after else thing.spanish
     personal = verb.personal and thing.personal
-    return Predicate(verb, thing.english, after("a", thing.spanish) if personal else spanish, pronoun)
+    return Predicate(verb, thing.english, with_preposition("a", thing.spanish) if personal else spanish, pronoun)
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """An English verb: `does` + `eat` in questions and negations, `eats` where no auxiliary is needed."""
+class VerbGroup:
+    """An English verb group: `does` + `eat` in questions and negations, `eats` where no auxiliary is needed."""
 
     auxiliary: str
     rest: str
@@ -94,7 +95,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One subject doing one thing."""
+    """A subject and a predicate in one form."""
 
     subject: Subject
     predicate: Predicate
@@ -102,58 +103,59 @@ class Clause:
     negative: bool = False
     adverb: Adverb | None = None
 
-    def then(self, phrase: Phrase) -> Clause:
-        """The same clause with one more phrase at its end."""
-        return replace(self, predicate=self.predicate.then(phrase))
+    def followed_by(self, phrase: Phrase) -> Clause:
+        """The clause with a phrase added at the end."""
+        return replace(self, predicate=self.predicate.followed_by(phrase))
 
     def statement(self) -> Phrase:
-        """The clause as it is told."""
         return Phrase(
-            self._english_statement(), words(self.subject.spanish, self.spanish_verb(), self.predicate.spanish)
+            self._english_statement(), join_words(self.subject.spanish, self.spanish_verb(), self.predicate.spanish)
         )
 
     def question(self) -> Phrase:
-        """The clause asked: does it hold?"""
+        """A yes-or-no question."""
         return Phrase(f"{self._english_question()}?", f"¿{self.statement().spanish}?")
 
-    def asked(self, word: Phrase, subject_first: bool = False) -> Phrase:
-        """The clause asked with a question word; the Spanish subject goes behind the verb unless told otherwise."""
+    def wh_question(self, word: Phrase, subject_first: bool = False) -> Phrase:
+        """A question with a question word; the Spanish subject follows the verb unless `subject_first`."""
         subject, verb, rest = self.subject.spanish, self.spanish_verb(), self.predicate.spanish
         if subject_first:
-            spanish = words(word.spanish, subject, verb, rest)
+            spanish = join_words(word.spanish, subject, verb, rest)
         elif self._close_complement():
-            spanish = words(word.spanish, verb, rest, subject)
+            spanish = join_words(word.spanish, verb, rest, subject)
         else:
-            spanish = words(word.spanish, verb, subject, rest)
+            spanish = join_words(word.spanish, verb, subject, rest)
         return Phrase(f"{word.english} {self._english_question()}?", f"¿{spanish}?")
 
     def _close_complement(self) -> bool:
-        """Whether the subject waits until after the complement: `aprender alemán tu primo`, not `tu primo alemán`."""
+        """Whether the subject follows the complement: `aprender alemán tu primo`, not `tu primo alemán`."""
         rest, described = self.predicate.spanish, " " in self.subject.spanish
         return rest == self.predicate.verb.spanish_after or (described and " " not in rest)
 
     def spanish_verb(self) -> str:
-        """Adverb, negation, pronoun and verb, in this order."""
+        """Adverb, negation, pronoun and verb."""
         group = spanish_group(self.predicate.verb, self.form, self.subject.spanish_person, self.predicate.pronoun)
-        return words(self.adverb.spanish if self.adverb else "", "no" if self.negative else "", group)
+        return join_words(self.adverb.spanish if self.adverb else "", "no" if self.negative else "", group)
 
-    def _group(self) -> Group:
+    def _group(self) -> VerbGroup:
         return english_group(self.predicate.verb.english, self.form, self.subject.english_person)
 
     def _english_statement(self) -> str:
         group, adverb = self._group(), self.adverb.english if self.adverb and not self.adverb.last else ""
         if self.negative:
-            verb = words(_negated(group.auxiliary), adverb, group.rest)
+            verb = join_words(_negated(group.auxiliary), adverb, group.rest)
         else:
-            verb = words(adverb, group.plain) if group.plain else words(group.auxiliary, adverb, group.rest)
-        return words(self.subject.english, verb, self.predicate.english, self._last())
+            verb = join_words(adverb, group.plain) if group.plain else join_words(group.auxiliary, adverb, group.rest)
+        return join_words(self.subject.english, verb, self.predicate.english, self._final_adverb())
 
     def _english_question(self) -> str:
         group, adverb = self._group(), self.adverb.english if self.adverb and not self.adverb.last else ""
         auxiliary = _contracted(group.auxiliary) if self.negative else group.auxiliary
-        return words(auxiliary, self.subject.english, adverb, group.rest, self.predicate.english, self._last())
+        return join_words(
+            auxiliary, self.subject.english, adverb, group.rest, self.predicate.english, self._final_adverb()
+        )
 
-    def _last(self) -> str:
+    def _final_adverb(self) -> str:
         return self.adverb.english if self.adverb and self.adverb.last else ""
 
 
@@ -164,34 +166,34 @@ HAVE = ("have", "have", "has", "have", "have")
 
 
 @cache
-def english_group(verb: str, form: Form, person: Person) -> Group:
+def english_group(verb: str, form: Form, person: Person) -> VerbGroup:
     """The English verb in one form."""
     if verb.split()[0] == "be" and form in (Form.PRESENT, Form.PAST):
-        return Group((BE if form == Form.PRESENT else WERE)[person], verb[3:])
+        return VerbGroup((BE if form == Form.PRESENT else WERE)[person], verb[3:])
     match form:
         case Form.PRESENT:
-            return Group(DO[person], verb, _present(verb, person))
+            return VerbGroup(DO[person], verb, _present(verb, person))
         case Form.PAST:
-            return Group("did", verb, english.past(verb))
+            return VerbGroup("did", verb, english.past(verb))
         case Form.USED:
-            return Group("did", f"use to {verb}", f"used to {verb}")
+            return VerbGroup("did", f"use to {verb}", f"used to {verb}")
         case Form.CONTINUOUS:
-            return Group(BE[person], english.continuous(verb))
+            return VerbGroup(BE[person], english.continuous(verb))
         case Form.WAS:
-            return Group(WERE[person], english.continuous(verb))
+            return VerbGroup(WERE[person], english.continuous(verb))
         case Form.GOING:
-            return Group(BE[person], f"going to {verb}")
+            return VerbGroup(BE[person], f"going to {verb}")
         case Form.PERFECT:
-            return Group(HAVE[person], english.participle(verb))
+            return VerbGroup(HAVE[person], english.participle(verb))
         case Form.JUST:
-            return Group(HAVE[person], f"just {english.participle(verb)}")
+            return VerbGroup(HAVE[person], f"just {english.participle(verb)}")
         case Form.FUTURE:
-            return Group("will", verb)
+            return VerbGroup("will", verb)
         case Form.CAN | Form.MUST | Form.SHOULD:
-            return Group(form.value, verb)
+            return VerbGroup(form.value, verb)
         case Form.HAVE_TO | Form.WANT | Form.NEED | Form.PREFER:
             wish = "have" if form == Form.HAVE_TO else form.value
-            return Group(DO[person], f"{wish} to {verb}", f"{_present(wish, person)} to {verb}")
+            return VerbGroup(DO[person], f"{wish} to {verb}", f"{_present(wish, person)} to {verb}")
 
 
 SHOULD = ("debería", "deberías", "debería", "deberíamos", "deberían")
@@ -209,30 +211,32 @@ BEFORE_INFINITIVE = {
 
 @cache
 def spanish_group(verb: Verb, form: Form, person: Person, pronoun: str = "") -> str:
-    """The Spanish verb in one form, with its pronoun: before a conjugated verb, behind an infinitive."""
+    """The Spanish verb in one form, with its pronoun: before a conjugated verb, attached to an infinitive."""
     infinitive, pronoun = verb.infinitive, REFLEXIVES[person] if verb.reflexive else pronoun
     if form in BEFORE_INFINITIVE:
         helper, link = BEFORE_INFINITIVE[form]
-        return words(conjugate(helper, "present", person), link, infinitive + pronoun)
-    match _simpler(verb, form):
+        return join_words(conjugate(helper, "present", person), link, infinitive + pronoun)
+    match _spanish_form(verb, form):
         case Form.SHOULD:
-            return words(SHOULD[person], infinitive + pronoun)
+            return join_words(SHOULD[person], infinitive + pronoun)
         case Form.PAST:
-            return words(pronoun, conjugate(infinitive, "imperfect" if verb.english == "be" else "preterite", person))
+            return join_words(
+                pronoun, conjugate(infinitive, "imperfect" if verb.english == "be" else "preterite", person)
+            )
         case Form.USED:
-            return words(pronoun, conjugate(infinitive, "imperfect", person))
+            return join_words(pronoun, conjugate(infinitive, "imperfect", person))
         case Form.CONTINUOUS:
-            return words(pronoun, conjugate("estar", "present", person), gerund(infinitive))
+            return join_words(pronoun, conjugate("estar", "present", person), gerund(infinitive))
         case Form.WAS:
-            return words(pronoun, conjugate("estar", "imperfect", person), gerund(infinitive))
+            return join_words(pronoun, conjugate("estar", "imperfect", person), gerund(infinitive))
         case Form.PERFECT:
-            return words(pronoun, conjugate("haber", "present", person), participle(infinitive))
+            return join_words(pronoun, conjugate("haber", "present", person), participle(infinitive))
         case Form.FUTURE:
-            return words(pronoun, conjugate(infinitive, "future", person))
-    return words(pronoun, conjugate(infinitive, "present", person))
+            return join_words(pronoun, conjugate(infinitive, "future", person))
+    return join_words(pronoun, conjugate(infinitive, "present", person))
 
 
-def _simpler(verb: Verb, form: Form) -> Form:
+def _spanish_form(verb: Verb, form: Form) -> Form:
     """`I am going` is `voy` and `I was going` is `iba`."""
     if "plain" in verb.flags:
         return {Form.CONTINUOUS: Form.PRESENT, Form.WAS: Form.USED}.get(form, form)

@@ -1,16 +1,15 @@
-"""Telling a friend what to do, saying what one wants of others, and proposing to do it together."""
+"""Commands, proposals, and wishes about what others do."""
 
 from __future__ import annotations
 
 from random import Random
 
-from builtin_data.pairs.actions import object_of, whom
+from builtin_data.pairs.actions import choose_object, choose_person_object
 from builtin_data.pairs.choices import chance, choose_plain_subject, pick
 from builtin_data.pairs.circumstances import PLACES
-from builtin_data.pairs.clauses import Clause, Form, Predicate, doing
-from builtin_data.pairs.person import Person
-from builtin_data.pairs.phrases import Phrase, words
-from builtin_data.pairs.spanish_verbs import command, conjugate
+from builtin_data.pairs.clauses import Clause, Form, Predicate, verb_phrase
+from builtin_data.pairs.phrases import Phrase, join_words
+from builtin_data.pairs.spanish_verbs import Person, command, conjugate
 from builtin_data.pairs.subjects import OBJECT_PRONOUNS, WE, YOU, YOU_ALL, I, Subject
 from builtin_data.pairs.verbs import TAKING_NOTHING, TAKING_PEOPLE, TAKING_THINGS, plain_verb
 
@@ -28,62 +27,70 @@ WISHED_PRONOUNS = {who.english: english for english, _, _, who in OBJECT_PRONOUN
 def order(random: Random) -> Phrase:
     """`close the window, please`, `no abras la puerta`."""
     negative = chance(random, 0.25)
-    predicate = task(random, YOU, negative)
+    predicate = choose_request(random, YOU, negative)
     please = Phrase(", please", ", por favor") if chance(random, 0.35) else Phrase("", "")
-    told = commanded(predicate, negative)
+    told = imperative(predicate, negative)
     return Phrase(told.english + please.english, told.spanish + please.spanish)
 
 
-def commanded(predicate: Predicate, negative: bool = False) -> Phrase:
-    """A command to one friend; not to do something takes the subjunctive."""
+def imperative(predicate: Predicate, negative: bool = False) -> Phrase:
+    """An informal command; a negative one takes the subjunctive."""
     infinitive = predicate.verb.infinitive
     form = f"no {conjugate(infinitive, 'subjunctive', Person.YOU)}" if negative else command(infinitive)
-    english = words("do not" if negative else "", predicate.verb.english, predicate.english)
-    return Phrase(english, words(form, predicate.spanish))
+    english = join_words("do not" if negative else "", predicate.verb.english, predicate.english)
+    return Phrase(english, join_words(form, predicate.spanish))
 
 
 def proposal(random: Random) -> Phrase:
     """`let's eat`, `vamos a comer`."""
-    predicate = task(random, WE)
-    english = words("let's", predicate.verb.english, predicate.english)
-    return Phrase(english, words("vamos a", predicate.verb.infinitive, predicate.spanish))
+    predicate = choose_request(random, WE)
+    english = join_words("let's", predicate.verb.english, predicate.english)
+    return Phrase(english, join_words("vamos a", predicate.verb.infinitive, predicate.spanish))
 
 
-def want_of_others(random: Random) -> Phrase:
+def wanting_others(random: Random) -> Phrase:
     """`I want my brother to read the book`: the subjunctive, in a clause of its own."""
-    who, other = choose_plain_subject(random), _another(random)
+    who, other = choose_plain_subject(random), _other_person(random)
     while who.english_person == other.english_person or {who.english_person, other.english_person} <= {
         Person.I,
         Person.WE,
     }:
-        who, other = choose_plain_subject(random), _another(random)
-    return wanted(who, other, task(random, other), chance(random, 0.15), who is not I and chance(random, 0.2))
+        who, other = choose_plain_subject(random), _other_person(random)
+    return wanting_clause(
+        who, other, choose_request(random, other), chance(random, 0.15), who is not I and chance(random, 0.2)
+    )
 
 
-def wanted(who: Subject, other: Subject, predicate: Predicate, negative: bool = False, asked: bool = False) -> Phrase:
-    """One person wanting another to do something."""
+def wanting_clause(
+    who: Subject, other: Subject, predicate: Predicate, negative: bool = False, asked: bool = False
+) -> Phrase:
+    """One person wants another to do something."""
     doer = "yo" if other is I else other.spanish
-    inner = words(
+    inner = join_words(
         "que", doer, conjugate(predicate.verb.infinitive, "subjunctive", other.spanish_person), predicate.spanish
     )
-    to_do = words(WISHED_PRONOUNS.get(other.english, other.english), "to", predicate.verb.english, predicate.english)
+    to_do = join_words(
+        WISHED_PRONOUNS.get(other.english, other.english), "to", predicate.verb.english, predicate.english
+    )
     clause = Clause(who, Predicate(WANT, to_do, inner), Form.PRESENT, negative)
     return clause.question() if asked else clause.statement()
 
 
-def task(random: Random, who: Subject, negative: bool = False) -> Predicate:
-    """Something that can be asked of somebody."""
+def choose_request(random: Random, who: Subject, negative: bool = False) -> Predicate:
+    """An action that can be requested."""
     verb = pick(random, COMMANDED)
     if verb.personal:
-        return doing(verb, whom(random, verb, who))
-    predicate = doing(verb, object_of(random, verb, who, negative=negative)) if verb.objects else doing(verb)
+        return verb_phrase(verb, choose_person_object(random, verb, who))
+    predicate = (
+        verb_phrase(verb, choose_object(random, verb, who, negative=negative)) if verb.objects else verb_phrase(verb)
+    )
     if verb.places and chance(random, 0.2):
-        predicate = predicate.then(pick(random, PLACES[verb.places]))
+        predicate = predicate.followed_by(pick(random, PLACES[verb.places]))
     return predicate
 
 
-def _another(random: Random) -> Subject:
-    """Somebody of whom things are wanted."""
+def _other_person(random: Random) -> Subject:
+    """The person from whom something is wanted."""
     other = choose_plain_subject(random)
     while other is YOU_ALL:
         other = choose_plain_subject(random)

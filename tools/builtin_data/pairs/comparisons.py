@@ -1,15 +1,15 @@
-"""Saying that one thing is another, or more, or the most: `this is my car`, `it is bigger`, `the biggest`."""
+"""Identity, comparison and superlatives: `this is my car`, `it is bigger`, `the biggest`."""
 
 from __future__ import annotations
 
 from random import Random
 
-from builtin_data.pairs.adjectives import Adjective, adjective, fitting
+from builtin_data.pairs.adjectives import Adjective, adjective, adjectives_for
 from builtin_data.pairs.choices import POSSESSIVES, chance, choose_owner, choose_plain_subject, pick
 from builtin_data.pairs.clauses import Clause, Form, Predicate
 from builtin_data.pairs.nouns import noun, of_kinds
-from builtin_data.pairs.person import Person
-from builtin_data.pairs.phrases import NounPhrase, Phrase, after, noun_phrase, owned, words
+from builtin_data.pairs.phrases import NounPhrase, Phrase, join_words, noun_phrase, possessed_noun, with_preposition
+from builtin_data.pairs.spanish_verbs import Person
 from builtin_data.pairs.states import SER, UNGRADED
 from builtin_data.pairs.subjects import PEOPLE_WITH_NAMES, Subject, subject
 
@@ -34,12 +34,12 @@ def identity(random: Random) -> Phrase:
     english = {True: ("these", "those"), False: ("this", "that")}[what.plural][not near]
     verb = Phrase("are" if what.plural else "is", "son" if what.plural else "es")
     return Phrase(
-        words(english, verb.english, "not" if negative else "", what.english),
-        words(pointing(what, near), "no" if negative else "", verb.spanish, what.spanish),
+        join_words(english, verb.english, "not" if negative else "", what.english),
+        join_words(demonstrative(what, near), "no" if negative else "", verb.spanish, what.spanish),
     )
 
 
-def pointing(what: NounPhrase, near: bool) -> str:
+def demonstrative(what: NounPhrase, near: bool) -> str:
     """The demonstrative pronoun for a noun phrase."""
     endings = {("m", False): "e", ("f", False): "a", ("m", True): "os", ("f", True): "as"}
     return ("est" if near else "es") + endings[what.gender, what.plural]
@@ -53,14 +53,14 @@ def comparison(random: Random) -> Phrase:
     thing = pick(random, of_kinds(COMPARED_THINGS))
     first = subject(noun_phrase(pick(random, ("the", "my", "this")), thing))
     second = noun_phrase(pick(random, ("his", "her", "your", "their", "that")), thing)
-    return compared(random, first, pick(random, graded(fitting(thing, "ser"))), second)
+    return compared(random, first, pick(random, gradable(adjectives_for(thing, "ser"))), second)
 
 
 def compared(random: Random, first: Subject, quality: Adjective, second: Phrase) -> Phrase:
-    """More, or as much."""
-    form = quality.agreeing(first.gender, first.plural)
+    """A comparative, or an equality: `as … as`."""
+    form = quality.form_for(first.gender, first.plural)
     if chance(random, 0.7):
-        degree = Phrase(f"{more(quality)} than {second.english}", f"más {form} que {second.spanish}")
+        degree = Phrase(f"{comparative_form(quality)} than {second.english}", f"más {form} que {second.spanish}")
     else:
         degree = Phrase(f"as {quality.english} as {second.english}", f"tan {form} como {second.spanish}")
     return Clause(first, Predicate(SER, degree.english, degree.spanish), Form.PRESENT, chance(random, 0.2)).statement()
@@ -70,37 +70,39 @@ def superlative(random: Random) -> Phrase:
     """`this is the biggest house in the city`, `esta es la casa más grande de la ciudad`."""
     kinds, whole = pick(random, (("building", "city"), ("room furniture", "house"), ("clothes vehicle device", "shop")))
     thing = pick(random, of_kinds(kinds))
-    while not graded(fitting(thing, "ser")):
+    while not gradable(adjectives_for(thing, "ser")):
         thing = pick(random, of_kinds(kinds))
     quality, what, within = (
-        pick(random, graded(fitting(thing, "ser"))),
+        pick(random, gradable(adjectives_for(thing, "ser"))),
         noun_phrase("the", thing),
         noun_phrase("the", noun(whole)),
     )
     name = what.english.removeprefix("the ")
-    english = f"{'these are' if what.plural else 'this is'} the {most(quality)} {name} in {within.english}"
-    described = f"{what.spanish} más {quality.agreeing(what.gender, what.plural)} {after('de', within.spanish)}"
-    return Phrase(english, words(pointing(what, near=True), "son" if what.plural else "es", described))
+    english = f"{'these are' if what.plural else 'this is'} the {superlative_form(quality)} {name} in {within.english}"
+    described = (
+        f"{what.spanish} más {quality.form_for(what.gender, what.plural)} {with_preposition('de', within.spanish)}"
+    )
+    return Phrase(english, join_words(demonstrative(what, near=True), "son" if what.plural else "es", described))
 
 
-def graded(adjectives: tuple[Adjective, ...]) -> tuple[Adjective, ...]:
-    """Those that can be compared."""
+def gradable(adjectives: tuple[Adjective, ...]) -> tuple[Adjective, ...]:
+    """The adjectives that have a comparative."""
     return tuple(word for word in adjectives if word.english not in UNGRADED)
 
 
-def more(quality: Adjective) -> str:
+def comparative_form(quality: Adjective) -> str:
     """`taller`, `more expensive`."""
     return ONE_WORD.get(quality.english) or f"more {quality.english}"
 
 
-def most(quality: Adjective) -> str:
+def superlative_form(quality: Adjective) -> str:
     """`tallest`, `most expensive`."""
     short = ONE_WORD.get(quality.english)
     return f"{short[:-1]}st" if short else f"most {quality.english}"
 
 
 def _identified(random: Random) -> NounPhrase:
-    """Something of somebody's that one can point at."""
+    """A noun phrase that `this is` can introduce."""
     if chance(random, 0.3):
         return noun_phrase(pick(random, POSSESSIVES), pick(random, of_kinds("related pet")))
     thing, plural = (
@@ -109,11 +111,11 @@ def _identified(random: Random) -> NounPhrase:
     )
     if chance(random, 0.6):
         return noun_phrase(pick(random, POSSESSIVES), thing, plural)
-    return owned(choose_owner(random), thing, plural)
+    return possessed_noun(choose_owner(random), thing, plural)
 
 
 def _rival(random: Random, first: Subject) -> Phrase:
-    """Somebody to compare with, other than the subject."""
+    """Another person to compare with."""
     ours = (Person.I, Person.WE)
     while True:
         if chance(random, 0.4):

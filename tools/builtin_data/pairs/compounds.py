@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from builtin_data.pairs.actions import Manner, action
+from builtin_data.pairs.actions import ClauseOptions, action
 from builtin_data.pairs.choices import chance, choose_general, choose_plain_subject, pick
 from builtin_data.pairs.circumstances import phrases
-from builtin_data.pairs.clauses import Clause, Form, Predicate, doing
+from builtin_data.pairs.clauses import Clause, Form, Predicate, verb_phrase
 from builtin_data.pairs.nouns import noun, of_kinds
-from builtin_data.pairs.person import Person
 from builtin_data.pairs.phrases import Phrase, conjunction, noun_phrase
-from builtin_data.pairs.reasons import echo, linked
+from builtin_data.pairs.reasons import join_clauses, pronoun_for
+from builtin_data.pairs.spanish_verbs import Person
 from builtin_data.pairs.spots import whereabouts
 from builtin_data.pairs.states import age, feeling, occupation, origin, quality_of_person
 from builtin_data.pairs.subjects import HE, PRONOUNS, SHE, THEY, WE, I, Subject
@@ -41,7 +41,7 @@ INTERRUPTIONS = phrases("""
     the film started      | empezó la película
 """)
 
-# what one wants to do | what one needs for it
+# a wish | what it requires
 MEANS = tuple(
     rows(
         """
@@ -63,12 +63,12 @@ MEANS = tuple(
 )
 
 
-def beside(random: Random) -> Phrase:
+def two_statements(random: Random) -> Phrase:
     """`my brother is reading and my sister is sleeping`."""
-    manner = Manner((pick(random, PARALLEL),), positive=True, plain=True)
-    first, second = _third(random, manner), _third(random, manner)
+    options = ClauseOptions((pick(random, PARALLEL),), positive=True, plain=True)
+    first, second = _third_person_clause(random, options), _third_person_clause(random, options)
     while _alike(first, second):
-        second = _third(random, manner)
+        second = _third_person_clause(random, options)
     one, two = first.statement(), second.statement()
     return Phrase(f"{one.english} and {two.english}", f"{one.spanish} {conjunction('y', two.spanish)} {two.spanish}")
 
@@ -81,7 +81,9 @@ def contrast(random: Random) -> Phrase:
     first, second = choose_general(random, word.objects, 0), choose_general(random, word.objects, 0)
     while first == second:
         second = choose_general(random, word.objects, 0)
-    return linked(Clause(who, doing(word, first), form), BUT, Clause(who, doing(word, second), form, negative=True))
+    return join_clauses(
+        Clause(who, verb_phrase(word, first), form), BUT, Clause(who, verb_phrase(word, second), form, negative=True)
+    )
 
 
 def lack_of_means(random: Random) -> Phrase:
@@ -89,7 +91,9 @@ def lack_of_means(random: Random) -> Phrase:
     (wish, means), who = pick(random, MEANS), choose_plain_subject(random)
     thing = noun_phrase("a", pick(random, BOUGHT)) if wish == "buy" else None
     have = Predicate(verb("have"), means, noun(means).spanish)
-    return linked(Clause(who, doing(verb(wish), thing), Form.WANT), BUT, Clause(who, have, Form.PRESENT, negative=True))
+    return join_clauses(
+        Clause(who, verb_phrase(verb(wish), thing), Form.WANT), BUT, Clause(who, have, Form.PRESENT, negative=True)
+    )
 
 
 BOUGHT = tuple(thing for thing in of_kinds("clothes vehicle gift device furniture") if "pair" not in thing.kinds)
@@ -102,14 +106,14 @@ def reported(random: Random) -> Phrase:
     while _unreportable(who, inner.subject):
         inner = action(random)
     if inner.subject in (HE, SHE, THEY) and inner.subject.possessive == who.possessive:
-        inner = replace(inner, subject=echo(inner.subject))
+        inner = replace(inner, subject=pronoun_for(inner.subject))
     told = inner.statement()
     return Clause(who, Predicate(thinking, f"that {told.english}", f"que {told.spanish}"), Form.PRESENT).statement()
 
 
 def interrupted(random: Random) -> Phrase:
     """`I was sleeping when you called`, `estaba durmiendo cuando llamaste`."""
-    clause, event = action(random, Manner((Form.WAS,), timed=False)), pick(random, INTERRUPTIONS)
+    clause, event = action(random, ClauseOptions((Form.WAS,), timed=False)), pick(random, INTERRUPTIONS)
     while _same(clause.subject, event.english):
         event = pick(random, INTERRUPTIONS)
     told = clause.statement()
@@ -117,27 +121,27 @@ def interrupted(random: Random) -> Phrase:
 
 
 def _unreportable(who: Subject, whose: Subject) -> bool:
-    """`that that man`, `Ana thinks that Ana`, and `we think that I` are not said."""
+    """True for `that that man`, `Ana thinks that Ana`, and `we think that I`."""
     repeated = whose == who and who not in PRONOUNS
     return whose.english.startswith(("that ", "those ")) or repeated or (who is WE and whose is I)
 
 
 def _same(who: Subject, event: str) -> bool:
-    """Whether an event is the subject's own, so that `when` would have one person do both."""
+    """Whether the event has the same subject, so that one person would do both."""
     first = who.english_person in (Person.I, Person.WE) and event.startswith(("I ", "we "))
     second = who.english_person == Person.YOU and event.startswith("you ")
     return first or second or who.english.split()[-1] in event
 
 
-def _third(random: Random, manner: Manner) -> Clause:
-    """A clause whose subject Spanish does not drop."""
-    clause = action(random, manner)
+def _third_person_clause(random: Random, options: ClauseOptions) -> Clause:
+    """A clause with a third-person subject, which Spanish does not drop."""
+    clause = action(random, options)
     while not clause.subject.spanish or " and " in clause.subject.english:
-        clause = action(random, manner)
+        clause = action(random, options)
     return clause
 
 
 def _alike(first: Clause, second: Clause) -> bool:
-    """Whether two clauses have one verb, or could be about one person."""
+    """Whether two clauses have the same verb, or possibly the same subject."""
     one, two = first.subject.english.split(), second.subject.english.split()
     return one[-1] == two[-1] or first.predicate.verb is second.predicate.verb or two in (["he"], ["she"], ["they"])

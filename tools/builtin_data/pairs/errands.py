@@ -1,21 +1,21 @@
-"""Going somewhere in order to do something, dressing and washing, and doing one thing before another."""
+"""Errands with a purpose, and reflexive verbs of dressing and washing."""
 
 from __future__ import annotations
 
 from random import Random
 
-from builtin_data.pairs.actions import timed_clause, unmistakable
+from builtin_data.pairs.actions import disambiguate_past, timed_clause
 from builtin_data.pairs.choices import POSITIVE_ONLY, chance, choose_plain_subject, forms_of, pick
 from builtin_data.pairs.circumstances import phrases
 from builtin_data.pairs.clauses import Clause, Form, Predicate
 from builtin_data.pairs.nouns import of_kinds
-from builtin_data.pairs.phrases import Phrase, after, noun_phrase, words
+from builtin_data.pairs.phrases import Phrase, join_words, noun_phrase, with_preposition
 from builtin_data.pairs.shorthand import phrase, predicates
 from builtin_data.pairs.subjects import YOU_ALL, Subject
 from builtin_data.pairs.verbs import Verb, plain_verb, verb
 from builtin_data.table import rows
 
-# where one goes | what for; a `+` marks the object
+# destination | purposes; a `+` marks the object
 ERRANDS = tuple(
     (phrase(f"the {place}"), predicates(purposes))
     for place, purposes in rows(
@@ -62,30 +62,34 @@ GOING_FORMS = (Form.CONTINUOUS, Form.CONTINUOUS, Form.PAST, Form.WANT, Form.HAVE
 def errand(random: Random) -> Clause:
     """`we are going to the library to study`, `vamos a la biblioteca para estudiar`."""
     where, purposes = pick(random, ERRANDS)
-    go = Predicate(GO, f"to {where.english}", after("a", where.spanish)).then(purpose(pick(random, purposes)))
+    go = Predicate(GO, f"to {where.english}", with_preposition("a", where.spanish)).followed_by(
+        purpose(pick(random, purposes))
+    )
     clause = Clause(choose_plain_subject(random), go, pick(random, GOING_FORMS), chance(random, 0.1))
     return timed_clause(random, clause) if chance(random, 0.15) else clause
 
 
 def purpose(aim: Predicate) -> Phrase:
     """`to study`, `para estudiar`."""
-    return Phrase(words("to", aim.verb.english, aim.english), words("para", aim.verb.infinitive, aim.spanish))
+    return Phrase(join_words("to", aim.verb.english, aim.english), join_words("para", aim.verb.infinitive, aim.spanish))
 
 
 def dressing(random: Random) -> Clause:
-    """`she is washing her hands`, `ella se está lavando las manos`: the pronoun says whose they are."""
+    """`she is washing her hands`, `ella se está lavando las manos`: the pronoun marks the owner."""
     who, word = choose_plain_subject(random), pick(random, (WASH, WASH, PUT_ON, TAKE_OFF))
     while who is YOU_ALL:
         who = choose_plain_subject(random)
     form = pick(random, forms_of(word))
-    clause = Clause(who, on_oneself(random, who, word), form, form not in POSITIVE_ONLY and chance(random, 0.15))
+    clause = Clause(
+        who, body_part_or_clothes(random, who, word), form, form not in POSITIVE_ONLY and chance(random, 0.15)
+    )
     if word is WASH and chance(random, 0.4):
-        return unmistakable(random, clause, timed=False).then(pick(random, NEXT))
-    return timed_clause(random, clause) if chance(random, 0.2) else unmistakable(random, clause, timed=True)
+        return disambiguate_past(random, clause, timed=False).followed_by(pick(random, NEXT))
+    return timed_clause(random, clause) if chance(random, 0.2) else disambiguate_past(random, clause, timed=True)
 
 
-def on_oneself(random: Random, who: Subject, word: Verb) -> Predicate:
-    """A part of one's body or one's clothes; several people get what comes in pairs, which is plural in Spanish too."""
+def body_part_or_clothes(random: Random, who: Subject, word: Verb) -> Predicate:
+    """A body part or clothes of the subject; of several people what comes in pairs, as it is plural in Spanish too."""
     if word is WASH:
         part = noun_phrase("the", pick(random, of_kinds("washed")), plural=True)
     else:

@@ -1,10 +1,9 @@
-"""The nouns: English and Spanish, gender, and the kinds of thing they name.
+"""Nouns: English and Spanish, gender, and semantic kinds.
 
 A line reads `english[/plural] | spanish[/plural] | gender | kinds`. Verbs and adjectives choose nouns by kind. Words
-such as `friend`, which in Spanish has a masculine and a feminine form, are masculine here, always. Kinds that
-steer the grammar: `mass` has no plural, `pair` only a plural, `only` takes no article but `the`, `tonic` is feminine
-and yet takes `el` (el agua fría), `human` and `pet` take the personal `a`, `bare` has no article in English
-and one in Spanish.
+such as `friend`, which have two genders in Spanish, are always masculine here. Kinds with grammatical meaning: `mass`
+has no plural, `pair` only a plural, `only` takes no article but `the`, `tonic` is feminine but takes `el` (el agua
+fría), `human` and `pet` take the personal `a`, `bare` has no article in English and one in Spanish.
 """
 
 from __future__ import annotations
@@ -321,7 +320,7 @@ def english_plural(singular: str) -> str:
 
 
 def spanish_plural(singular: str) -> str:
-    """The regular plural; an ending that gains a syllable loses its accent.
+    """The regular plural; a stressed last syllable loses its accent.
 
     >>> [spanish_plural(word) for word in ("casa", "pared", "lápiz", "canción", "autobús", "sofá")]
     ['casas', 'paredes', 'lápices', 'canciones', 'autobuses', 'sofás']
@@ -355,6 +354,6 @@ def noun(english: str) -> Noun:
 
 @cache
 def of_kinds(kinds: str) -> tuple[Noun, ...]:
-    """Every noun that is of at least one of the kinds, which are separated by spaces."""
+    """The nouns of at least one of the kinds, which are separated by spaces."""
     wanted = set(kinds.split())
     return tuple(noun for noun in NOUNS if noun.kinds & wanted)

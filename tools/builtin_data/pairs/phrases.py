@@ -1,4 +1,4 @@
-"""Noun phrases: determiner, noun and adjective agree in Spanish and fall into its order.
+"""Noun phrases: determiner, noun and adjective, with Spanish agreement and word order.
 
 >>> from builtin_data.pairs.adjectives import adjective
 >>> from builtin_data.pairs.nouns import noun
@@ -17,7 +17,7 @@ from builtin_data.pairs.adjectives import Adjective
 from builtin_data.pairs.nouns import Gender, Noun
 from builtin_data.table import rows
 
-# english singular | english plural | masculine, feminine, and the same in the plural; `-` where there is none.
+# english singular | english plural | Spanish masculine, feminine and their plurals; `-` where there is none.
 DETERMINER_TABLE = """
 the       | the       | el / la / los / las
 a         | -         | un / una / - / -
@@ -52,16 +52,16 @@ twenty    | twenty    | - / - / veinte / veinte
 """
 DETERMINERS = {one: (many, forms.split(" / ")) for one, many, forms in rows(DETERMINER_TABLE, 3)}
 
-# Before a feminine noun that begins with a stressed a.
+# Before a feminine noun that begins with a stressed `a`.
 BEFORE_TONIC = {"la": "el", "una": "un", "toda la": "toda el"}
 
-# English words whose first letter misleads about `a` or `an`.
+# English words that take `a` although they begin with a vowel letter.
 SPOKEN_CONSONANT = ("uni", "useful")
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """The same thing in both languages."""
+    """A phrase in both languages."""
 
     english: str
     spanish: str
@@ -69,7 +69,7 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase(Phrase):
-    """A phrase that verbs and adjectives can agree with."""
+    """A noun phrase with its grammatical features."""
 
     gender: Gender
     plural: bool
@@ -81,19 +81,19 @@ class NounPhrase(Phrase):
         return not self.kinds.isdisjoint(("human", "pet"))
 
 
-def words(*parts: str) -> str:
-    """Join what is not empty.
+def join_words(*parts: str) -> str:
+    """Join the words that are not empty.
 
-    >>> words("no", "", "tengo hambre")
+    >>> join_words("no", "", "tengo hambre")
     'no tengo hambre'
     """
     return " ".join(filter(None, parts))
 
 
-def after(preposition: str, spanish: str) -> str:
-    """A preposition and its noun, contracted where Spanish does.
+def with_preposition(preposition: str, spanish: str) -> str:
+    """A preposition and a noun phrase, contracted if it begins with `el`.
 
-    >>> after("de", "el parque"), after("a", "el parque"), after("en", "el parque")
+    >>> with_preposition("de", "el parque"), with_preposition("a", "el parque"), with_preposition("en", "el parque")
     ('del parque', 'al parque', 'en el parque')
     """
     if spanish.startswith("el ") and preposition.endswith(("a", "de")) and preposition.split()[-1] in ("a", "de"):
@@ -102,7 +102,7 @@ def after(preposition: str, spanish: str) -> str:
 
 
 def conjunction(word: str, following: str) -> str:
-    """`y` and `o`, which give way to `e` and `u` before their own sound.
+    """`y` or `o`; `e` or `u` before the same sound.
 
     >>> conjunction("y", "Inés"), conjunction("y", "hielo"), conjunction("o", "ocho")
     ('e', 'y', 'u')
@@ -115,14 +115,14 @@ def conjunction(word: str, following: str) -> str:
 
 @cache
 def noun_phrase(determiner: str, noun: Noun, plural: bool = False, adjective: Adjective | None = None) -> NounPhrase:
-    """A determiner, or none if it is empty, with a noun and perhaps an adjective."""
+    """A noun with a determiner (empty for none) and perhaps an adjective."""
     plural = plural or "pair" in noun.kinds
-    quality = adjective.beside(noun.gender, plural) if adjective else ""
+    quality = adjective.form_beside_noun(noun.gender, plural) if adjective else ""
     first = adjective is not None and adjective.use in ("before", "order")
     name = noun.spanish_plural if plural else noun.spanish
     return NounPhrase(
         english=_english(determiner, noun, plural, adjective),
-        spanish=words(
+        spanish=join_words(
             _spanish_determiner(determiner, noun, plural, first), *([quality, name] if first else [name, quality])
         ),
         gender=noun.gender,
@@ -132,12 +132,12 @@ def noun_phrase(determiner: str, noun: Noun, plural: bool = False, adjective: Ad
 
 
 @cache
-def none_of(noun: Noun) -> NounPhrase:
-    """What a negative sentence lacks: `any books` is `ningún libro`, `any bread` only `pan`."""
+def negated_noun(noun: Noun) -> NounPhrase:
+    """The object of a negated verb: `any books` is `ningún libro`, `any bread` is `pan`."""
     mass = "mass" in noun.kinds
     english = f"any {noun.english if mass else noun.english_plural}"
     determiner = "" if mass else "ninguna" if noun.gender == "f" and "tonic" not in noun.kinds else "ningún"
-    return NounPhrase(english, words(determiner, noun.spanish), noun.gender, False, noun.kinds)
+    return NounPhrase(english, join_words(determiner, noun.spanish), noun.gender, False, noun.kinds)
 
 
 def possessive_mark(owner: str, plural: bool) -> str:
@@ -145,19 +145,21 @@ def possessive_mark(owner: str, plural: bool) -> str:
     return "'" if plural and owner.endswith("s") else "'s"
 
 
-def owned(owner: NounPhrase, noun: Noun, plural: bool = False, adjective: Adjective | None = None) -> NounPhrase:
-    """`my brother's car`, which Spanish turns round: `el coche de mi hermano`."""
+def possessed_noun(
+    owner: NounPhrase, noun: Noun, plural: bool = False, adjective: Adjective | None = None
+) -> NounPhrase:
+    """`my brother's car`, in Spanish `el coche de mi hermano`."""
     thing = noun_phrase("the", noun, plural, adjective)
     return NounPhrase(
         english=f"{owner.english}{possessive_mark(owner.english, owner.plural)} {thing.english.removeprefix('the ')}",
-        spanish=f"{thing.spanish} {after('de', owner.spanish)}",
+        spanish=f"{thing.spanish} {with_preposition('de', owner.spanish)}",
         gender=thing.gender,
         plural=thing.plural,
         kinds=thing.kinds,
     )
 
 
-def measured(determiner: str, measure: Noun, content: Noun, plural: bool = False) -> NounPhrase:
+def measured_noun(determiner: str, measure: Noun, content: Noun, plural: bool = False) -> NounPhrase:
     """`a cup of coffee`."""
     whole = noun_phrase(determiner, measure, plural)
     english, spanish = f"{whole.english} of {content.english}", f"{whole.spanish} de {content.spanish}"
@@ -166,7 +168,7 @@ def measured(determiner: str, measure: Noun, content: Noun, plural: bool = False
 
 def _english(determiner: str, noun: Noun, plural: bool, adjective: Adjective | None) -> str:
     name = noun.english_plural if plural else noun.english
-    rest = words(adjective.english if adjective else "", name)
+    rest = join_words(adjective.english if adjective else "", name)
     if not determiner:
         return rest
     if determiner == "a":

@@ -1,4 +1,4 @@
-"""Why people do things, and when: what one feels, and what one does about it."""
+"""Reasons and conditions: a feeling and what follows from it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from builtin_data.pairs.choices import chance, choose_plain_subject, forms_of, p
 from builtin_data.pairs.clauses import Clause, Form, Predicate
 from builtin_data.pairs.phrases import Phrase
 from builtin_data.pairs.shorthand import predicates
-from builtin_data.pairs.states import FEELINGS, TENER, described
+from builtin_data.pairs.states import FEELINGS, TENER, be_predicate
 from builtin_data.pairs.subjects import HE, PRONOUNS, SHE, THEY, WE, Subject
 from builtin_data.table import rows
 
-# how one is | what one does then; a `+` marks the object
+# feeling | what follows; a `+` marks the object
 FOLLOWING = """
 hungry     | eat; eat + bread; eat + soup; eat + a sandwich; eat + fruit; cook + rice; prepare + dinner; order + a pizza
 thirsty    | drink + water; drink + juice; drink + lemonade; order + water; drink + milk; order + tea
@@ -31,7 +31,7 @@ busy       | work; study
 nervous    | walk; drink + tea; cry
 in a hurry | run
 """
-# how one is | what one does not do then
+# feeling | what is not done
 AVOIDED = """
 hungry     | study; rest; sleep
 thirsty    | run; dance; work
@@ -53,7 +53,7 @@ REFUSED = (Form.WANT, Form.CAN, Form.CONTINUOUS)
 
 @cache
 def consequences() -> tuple[tuple[str, tuple[Predicate, ...], tuple[Predicate, ...]], ...]:
-    """Every feeling with what follows from it and what does not."""
+    """Each feeling with the actions that follow from it and those that do not."""
     avoided = {how: predicates(actions) for how, actions in rows(AVOIDED, 2)}
     return tuple((how, predicates(actions), avoided[how]) for how, actions in rows(FOLLOWING, 2))
 
@@ -65,7 +65,7 @@ def because(random: Random) -> Phrase:
     action = pick(random, does_not if negative else does)
     forms = forms_of(action.verb, REFUSED if negative else LASTING) or (Form.PRESENT,)
     form = pick(random, forms)
-    return linked(Clause(who, action, form, negative), Phrase("because", "porque"), feeling_of(who, how))
+    return join_clauses(Clause(who, action, form, negative), Phrase("because", "porque"), feeling_of(who, how))
 
 
 def whenever(random: Random) -> Phrase:
@@ -73,26 +73,26 @@ def whenever(random: Random) -> Phrase:
     how, does, does_not = pick(random, consequences())
     who, negative = choose_plain_subject(random), chance(random, 0.3)
     action = pick(random, does_not if negative else does)
-    first, then = feeling_of(who, how).statement(), Clause(echo(who), action, Form.PRESENT, negative).statement()
+    first, then = feeling_of(who, how).statement(), Clause(pronoun_for(who), action, Form.PRESENT, negative).statement()
     return Phrase(f"when {first.english}, {then.english}", f"cuando {first.spanish}, {then.spanish}")
 
 
-def linked(first: Clause, link: Phrase, second: Clause) -> Phrase:
-    """Two clauses about one person, who is only named in the first."""
-    one, two = first.statement(), replace(second, subject=echo(second.subject)).statement()
+def join_clauses(first: Clause, link: Phrase, second: Clause) -> Phrase:
+    """Two clauses with the same subject, named only in the first."""
+    one, two = first.statement(), replace(second, subject=pronoun_for(second.subject)).statement()
     return Phrase(f"{one.english} {link.english} {two.english}", f"{one.spanish} {link.spanish} {two.spanish}")
 
 
 def feeling_of(who: Subject, how: str) -> Clause:
-    """Somebody who is hungry, tired or the like."""
+    """A clause that says that a person is hungry, tired, …."""
     for english, spanish, _ in FEELINGS:
         if how == english:
             return Clause(who, Predicate(TENER, english, spanish), Form.PRESENT)
-    return Clause(who, described(who, adjective(how)), Form.PRESENT)
+    return Clause(who, be_predicate(who, adjective(how)), Form.PRESENT)
 
 
-def echo(who: Subject) -> Subject:
-    """The pronoun that takes a subject up again; Spanish drops it."""
+def pronoun_for(who: Subject) -> Subject:
+    """The pronoun that refers back to a subject; Spanish drops it."""
     if who in PRONOUNS:
         return replace(who, spanish="")
     pronoun = {"his": HE, "her": SHE, "their": THEY, "our": WE}[who.possessive]

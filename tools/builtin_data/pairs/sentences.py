@@ -1,4 +1,4 @@
-"""Every pattern of sentence with its share, and the endless stream of sentences they make."""
+"""All sentence patterns with their frequencies, and the stream of sentences that they generate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Pattern = Callable[[Random], Phrase | Clause]
 
 
 def fronted(random: Random) -> Phrase:
-    """A time first: `yesterday we ate bread`, `ayer comimos pan`."""
+    """A clause with its time first: `yesterday we ate bread`, `ayer comimos pan`."""
     clause = actions.action(random, DATED)
     while "state" in clause.predicate.verb.flags:
         clause = actions.action(random, DATED)
@@ -48,8 +48,8 @@ def sometimes(random: Random) -> Phrase:
     return Phrase(f"sometimes {told.english}", f"a veces {told.spanish}")
 
 
-DATED = actions.Manner(tuple(form for form in Form if TIMES[form]), timed=False)
-HABITUAL = actions.Manner((Form.PRESENT,), positive=True, timed=False)
+DATED = actions.ClauseOptions(tuple(form for form in Form if TIMES[form]), timed=False)
+HABITUAL = actions.ClauseOptions((Form.PRESENT,), positive=True, timed=False)
 SHARES: tuple[tuple[Pattern, int], ...] = (
     (actions.action, 30),
     (fronted, 3),
@@ -60,11 +60,11 @@ SHARES: tuple[tuple[Pattern, int], ...] = (
     (errands.dressing, 2),
     (commands.order, 3),
     (commands.proposal, 1),
-    (commands.want_of_others, 3),
+    (commands.wanting_others, 3),
     (likes.liking, 5),
     (likes.liking_asked, 1),
     (likes.wishing, 2),
-    (likes.aching, 1),
+    (likes.pain, 1),
     (states.feeling, 2),
     (states.quality_of_person, 4),
     (states.quality_of_thing, 4),
@@ -88,7 +88,7 @@ SHARES: tuple[tuple[Pattern, int], ...] = (
     (questions.yes_or_no_giving, 1),
     (questions.what, 3),
     (questions.who_does, 2),
-    (questions.whom_asked, 1),
+    (questions.whom, 1),
     (questions.where, 2),
     (questions.where_to, 1),
     (questions.when, 2),
@@ -102,7 +102,7 @@ SHARES: tuple[tuple[Pattern, int], ...] = (
     (questions.at_what_time, 1),
     (reasons.because, 3),
     (reasons.whenever, 2),
-    (compounds.beside, 3),
+    (compounds.two_statements, 3),
     (compounds.contrast, 2),
     (compounds.lack_of_means, 1),
     (compounds.reported, 3),
@@ -122,7 +122,7 @@ CONTRACTIBLE = re.compile(r"\b(" + "|".join(CONTRACTIONS) + r")\b(?=.)")
 
 
 def contracted(english: str) -> str:
-    """The way it is spoken.
+    """Contract auxiliaries and negations.
 
     >>> contracted("I am not hungry yet"), contracted("she does not eat meat")
     ("I'm not hungry yet", "she doesn't eat meat")
@@ -131,7 +131,7 @@ def contracted(english: str) -> str:
 
 
 def sentences(seed: int) -> Iterator[Phrase]:
-    """An endless stream of sentences, the same for the same seed; a sentence may come again."""
+    """An endless stream of sentences, determined by the seed; sentences may repeat."""
     random = Random(seed)
     while True:
         made = pick(random, PATTERNS)(random)

@@ -1,4 +1,4 @@
-"""Spanish conjugation: the regular endings, the changes of spelling and stem, and the verbs that keep no rule.
+"""Spanish conjugation: regular endings, changes of spelling and stem, and irregular verbs.
 
 >>> conjugate("dormir", "preterite", Person.HE)
 'durmió'
@@ -8,13 +8,24 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from functools import cache
 from typing import Literal
 
-from builtin_data.pairs.person import Person
 from builtin_data.table import rows
 
 Tense = Literal["present", "preterite", "imperfect", "future", "subjunctive"]
+
+
+class Person(IntEnum):
+    """The five rows of a Spanish verb table; `ustedes` takes the row of THEY."""
+
+    I = 0  # noqa: E741
+    YOU = 1
+    HE = 2
+    WE = 3
+    THEY = 4
+
 
 ENDINGS = {
     "present": {"ar": "o as a amos an", "er": "o es e emos en", "ir": "o es e imos en"},
@@ -25,7 +36,7 @@ ENDINGS = {
 }
 STRONG_PRETERITE = "e iste o imos ieron"
 
-# The vowel of the last syllable of the stem changes under the stress: pensar, pienso.
+# Stem vowel changes in stressed syllables: pensar, pienso.
 STEM_CHANGES = {
     "cerrar": "ie", "despertar": "ie", "empezar": "ie", "encender": "ie", "entender": "ie",
     "perder": "ie", "preferir": "ie", "querer": "ie", "regar": "ie", "sentar": "ie",
@@ -99,7 +110,7 @@ WHOLE = {(verb, tense): tuple(forms.split()) for verb, tense, forms in rows(WHOL
 
 @cache
 def conjugate(infinitive: str, tense: Tense, person: Person) -> str:
-    """The form of a verb for one tense and person."""
+    """A verb in one tense and person."""
     if (infinitive, tense) in WHOLE:
         return WHOLE[infinitive, tense][person]
     if tense == "preterite" and infinitive in STRONG_STEMS:
@@ -112,24 +123,24 @@ def conjugate(infinitive: str, tense: Tense, person: Person) -> str:
 
 @cache
 def gerund(infinitive: str) -> str:
-    """The form after `estar`."""
+    """The form used after `estar`."""
     ending = "ando" if infinitive.endswith("ar") else "iendo"
     return GERUNDS.get(infinitive) or _weak_stem(infinitive) + ending
 
 
 @cache
 def participle(infinitive: str) -> str:
-    """The form after `haber`."""
+    """The form used after `haber`."""
     return PARTICIPLES.get(infinitive) or infinitive[:-2] + ("ado" if infinitive.endswith("ar") else "ido")
 
 
 def command(infinitive: str) -> str:
-    """What one tells a friend to do; the negative command is the subjunctive."""
+    """The informal imperative; negative commands take the subjunctive."""
     return COMMANDS.get(infinitive) or conjugate(infinitive, "present", Person.HE)
 
 
 def _stem(infinitive: str, tense: Tense, person: Person) -> str:
-    """What the ending is added to."""
+    """The stem for one tense and person."""
     stressed = person != Person.WE
     if tense == "future":
         return FUTURE_STEMS.get(infinitive, infinitive)
@@ -145,7 +156,7 @@ def _stem(infinitive: str, tense: Tense, person: Person) -> str:
 
 
 def _strong_stem(infinitive: str) -> str:
-    """The stem under the stress: dorm -> duerm."""
+    """The stem in stressed syllables: dorm -> duerm."""
     change = STEM_CHANGES.get(infinitive)
     return _replace_last_vowel(infinitive[:-2], change) if change else infinitive[:-2]
 
@@ -163,7 +174,7 @@ def _replace_last_vowel(stem: str, vowel: str) -> str:
 
 
 def _spelled(stem: str, ending: str, infinitive: str) -> str:
-    """Keep the sound of the stem's last letter before another vowel: buscar, busqué; empezar, empecé."""
+    """Stem and ending, respelled to keep the sound of the stem: buscar, busqué; empezar, empecé."""
     if infinitive.endswith("ar") and ending[0] in "eé":
         for letter, written in (("c", "qu"), ("g", "gu"), ("z", "c")):
             if stem.endswith(letter):

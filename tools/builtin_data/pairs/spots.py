@@ -1,4 +1,4 @@
-"""Where things are and what there is: `estar`, `hay`, and the prepositions of place."""
+"""Location and existence: `estar`, `hay`, and the prepositions of place."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from builtin_data.pairs.adjectives import fitting
+from builtin_data.pairs.adjectives import adjectives_for
 from builtin_data.pairs.choices import NUMBERS, chance, choose_definite, choose_plain_subject, pick
 from builtin_data.pairs.circumstances import COUNTRIES, located, place
 from builtin_data.pairs.clauses import ANYMORE, STILL, Clause, Form, Predicate
 from builtin_data.pairs.nouns import Noun, noun, of_kinds
-from builtin_data.pairs.phrases import NounPhrase, Phrase, noun_phrase, words
+from builtin_data.pairs.phrases import NounPhrase, Phrase, join_words, noun_phrase
 from builtin_data.pairs.states import ESTAR
 from builtin_data.pairs.subjects import subject
 from builtin_data.pairs.verbs import plain_verb
 from builtin_data.table import rows
 
-# relation | where | kinds of thing that may be there
+# relation | place | kinds of thing that may be there
 SPOTS = """
 on          | table; desk                      | small_thing kitchenware readable
 on          | bed; chair; sofa                 | clothes carried pet
@@ -50,7 +50,7 @@ def whereabouts(random: Random) -> Clause:
     roll = random.random()
     form = Form.PAST if chance(random, 0.25) else Form.PRESENT
     if roll < 0.4:
-        who, where = choose_plain_subject(random), _haunt(random)
+        who, where = choose_plain_subject(random), _place_of_person(random)
     elif roll < 0.6:
         building, landmark = _two_buildings(random)
         who, where, form = (
@@ -67,7 +67,7 @@ def whereabouts(random: Random) -> Clause:
 def living(random: Random) -> Clause:
     """`my aunt lives in Peru`, `we live near the station`, `they want to live in a big house`."""
     form = pick(random, (Form.PRESENT, Form.PRESENT, Form.USED, Form.WANT, Form.WANT, Form.GOING))
-    clause = Clause(choose_plain_subject(random), Predicate(LIVE).then(_dwelling(random)), form)
+    clause = Clause(choose_plain_subject(random), Predicate(LIVE).followed_by(_home(random)), form)
     roll = random.random()
     if form == Form.USED or roll > 0.35:
         return clause
@@ -79,14 +79,14 @@ def living(random: Random) -> Clause:
 def existence(random: Random) -> Phrase:
     """`there are two books on the table`, `hay dos libros en la mesa`."""
     what, where, english, spanish = _what_there_is(random)
-    return Phrase(f"there {english} {what.english} {where.english}", words(spanish, what.spanish, where.spanish))
+    return Phrase(f"there {english} {what.english} {where.english}", join_words(spanish, what.spanish, where.spanish))
 
 
 def existence_asked(random: Random) -> Phrase:
     """`is there a cat under the table?`"""
     what, where, english, spanish = _what_there_is(random)
     return Phrase(
-        f"{english} there {what.english} {where.english}?", f"¿{words(spanish, what.spanish, where.spanish)}?"
+        f"{english} there {what.english} {where.english}?", f"¿{join_words(spanish, what.spanish, where.spanish)}?"
     )
 
 
@@ -98,7 +98,7 @@ def _what_there_is(random: Random) -> tuple[NounPhrase, Phrase, str, str]:
     )
     if "pair" in thing.kinds:
         count = "some"
-    adjectives = fitting(thing, "ser")
+    adjectives = adjectives_for(thing, "ser")
     quality = pick(random, adjectives) if adjectives and chance(random, 0.35) else None
     what = noun_phrase(count, thing, count != "a", quality)
     if chance(random, 0.25):
@@ -108,7 +108,7 @@ def _what_there_is(random: Random) -> tuple[NounPhrase, Phrase, str, str]:
 
 @cache
 def _spots() -> tuple[tuple[Phrase, str, tuple[Noun, ...]], ...]:
-    """Every place with its noun and the things that may be there."""
+    """Each place with its noun and the things that may be there."""
     return tuple(
         (located(relation, name.strip()), name.strip(), of_kinds(kinds))
         for relation, names, kinds in rows(SPOTS, 3)
@@ -124,23 +124,23 @@ def _spot(random: Random) -> tuple[Noun, Phrase]:
     return thing, where
 
 
-def _haunt(random: Random) -> Phrase:
-    """Where people are found: a place, a city or a country."""
+def _place_of_person(random: Random) -> Phrase:
+    """Where a person may be: a place, a city or a country."""
     if chance(random, 0.2):
         english, spanish = pick(random, COUNTRIES)
         return Phrase(f"in {english}", f"en {spanish}")
     return place(pick(random, HAUNTS))
 
 
-def _dwelling(random: Random) -> Phrase:
-    """Where one lives: a country, a house, a village, or by something everybody knows."""
+def _home(random: Random) -> Phrase:
+    """Where a person may live: a country, a house, a village, or near a landmark."""
     roll = random.random()
     if roll < 0.35:
         english, spanish = pick(random, COUNTRIES)
         return Phrase(f"in {english}", f"en {spanish}")
     if roll < 0.65:
         home = pick(random, (noun("house"), noun("village"), noun("city")))
-        quality = pick(random, fitting(home, "ser")) if chance(random, 0.7) else None
+        quality = pick(random, adjectives_for(home, "ser")) if chance(random, 0.7) else None
         house = noun_phrase(pick(random, ("a", "a", "this")), home, adjective=quality)
         return Phrase(f"in {house.english}", f"en {house.spanish}")
     landmark = pick(random, of_kinds("building shop outside"))

@@ -1,4 +1,4 @@
-"""How people and things are: `ser` for what they are, `estar` for how they are now, `tener` for what they feel."""
+"""States of people and things: `ser` for permanent properties, `estar` for temporary ones, `tener` for feelings."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import replace
 from functools import cache
 from random import Random
 
-from builtin_data.pairs.adjectives import NATIONALITIES, OCCUPATIONS, Adjective, fitting
+from builtin_data.pairs.adjectives import NATIONALITIES, OCCUPATIONS, Adjective, adjectives_for
 from builtin_data.pairs.choices import chance, choose_definite, choose_plain_subject, choose_subject, pick
 from builtin_data.pairs.circumstances import COUNTRIES
 from builtin_data.pairs.clauses import ALWAYS, NEVER, STILL, YET, Clause, Form, Predicate
 from builtin_data.pairs.nouns import Noun, noun, of_kinds
-from builtin_data.pairs.phrases import words
+from builtin_data.pairs.phrases import join_words
 from builtin_data.pairs.subjects import YOU_ALL, Subject, subject
 from builtin_data.pairs.verbs import plain_verb
 from builtin_data.table import rows
 
 SER, ESTAR, TENER = (plain_verb("be", spanish) for spanish in ("ser", "estar", "tener"))
 
-# english | what one has in Spanish | its `very`
+# english | object of `tener` | its form of `very`
 FEELINGS = tuple(
     rows(
         """
@@ -35,7 +35,7 @@ FEELINGS = tuple(
         3,
     )
 )
-CHANGING = ("hungry", "thirsty", "sleepy", "cold", "hot", "ready", "open", "tired")  # what can be `not yet`
+CHANGING = ("hungry", "thirsty", "sleepy", "cold", "hot", "ready", "open", "tired")  # states that can be `not yet`
 
 AGES = (
     ("five", "cinco"), ("six", "seis"), ("eight", "ocho"), ("nine", "nueve"), ("ten", "diez"), ("twelve", "doce"),
@@ -56,7 +56,7 @@ def feeling(random: Random) -> Clause:
     english, spanish, much = pick(random, FEELINGS)
     form = Form.PAST if chance(random, 0.2) else Form.PRESENT
     who = choose_subject(random)
-    while who is YOU_ALL and english == "right":  # it would be taken for `all right`
+    while who is YOU_ALL and english == "right":  # would read as `all right`
         who = choose_subject(random)
     clause = Clause(who, Predicate(TENER, english, spanish), form)
     if much and chance(random, 0.15):
@@ -67,36 +67,38 @@ def feeling(random: Random) -> Clause:
 def quality_of_person(random: Random) -> Clause:
     """`my sister is tired`, `they are very tall`."""
     who = choose_plain_subject(random)
-    return being(random, who, pick(random, qualities(who, "ser estar state")))
+    return copula_clause(random, who, pick(random, qualities(who, "ser estar state")))
 
 
 def mood(random: Random) -> Clause:
-    """How somebody is just now."""
+    """A temporary state of a person."""
     who = choose_plain_subject(random)
-    return being(random, who, pick(random, qualities(who, "estar state")))
+    return copula_clause(random, who, pick(random, qualities(who, "estar state")))
 
 
 def quality_of_thing(random: Random) -> Clause:
     """`the soup is cold`, `these shoes are expensive`."""
     thing = pick(random, describable())
-    return being(random, subject(choose_definite(random, thing)), pick(random, fitting(thing, "ser estar state")))
+    return copula_clause(
+        random, subject(choose_definite(random, thing)), pick(random, adjectives_for(thing, "ser estar state"))
+    )
 
 
-def being(random: Random, who: Subject, quality: Adjective) -> Clause:
-    """Somebody or something with a quality, which agrees; only a passing one is put in the past."""
+def copula_clause(random: Random, who: Subject, quality: Adjective) -> Clause:
+    """A subject with an adjective; only temporary states are put in the past."""
     passing = quality.use in ("estar", "state")
     form = Form.PAST if passing and chance(random, 0.25) else Form.PRESENT
     if quality.english not in UNGRADED and chance(random, 0.2):
-        return Clause(who, described(who, quality, very=True), form)
-    clause = Clause(who, described(who, quality), form)
+        return Clause(who, be_predicate(who, quality, very=True), form)
+    clause = Clause(who, be_predicate(who, quality), form)
     return _perhaps_not_yet(random, clause, quality.english) if passing else _perhaps_not(random, clause)
 
 
-def described(who: Subject, quality: Adjective, very: bool = False) -> Predicate:
+def be_predicate(who: Subject, quality: Adjective, very: bool = False) -> Predicate:
     """`to be` and an adjective that agrees with the subject."""
     verb = ESTAR if quality.use in ("estar", "state") else SER
-    form = quality.agreeing(who.gender, who.plural)
-    return Predicate(verb, words("very" if very else "", quality.english), words("muy" if very else "", form))
+    form = quality.form_for(who.gender, who.plural)
+    return Predicate(verb, join_words("very" if very else "", quality.english), join_words("muy" if very else "", form))
 
 
 def occupation(random: Random) -> Clause:
@@ -107,7 +109,7 @@ def occupation(random: Random) -> Clause:
     article = "an" if work.english[0] in "aeiou" else "a"
     english = f"{work.english}s" if who.plural else f"{article} {work.english}"
     return _perhaps_not(
-        random, Clause(who, Predicate(SER, english, work.agreeing(who.gender, who.plural)), Form.PRESENT)
+        random, Clause(who, Predicate(SER, english, work.form_for(who.gender, who.plural)), Form.PRESENT)
     )
 
 
@@ -115,7 +117,7 @@ def origin(random: Random) -> Clause:
     """`she is Mexican`, `we are from Peru`."""
     who = choose_subject(random)
     if chance(random, 0.5):
-        return _perhaps_not(random, Clause(who, described(who, pick(random, NATIONALITIES)), Form.PRESENT))
+        return _perhaps_not(random, Clause(who, be_predicate(who, pick(random, NATIONALITIES)), Form.PRESENT))
     english, spanish = pick(random, COUNTRIES)
     return _perhaps_not(random, Clause(who, Predicate(SER, f"from {english}", f"de {spanish}"), Form.PRESENT))
 
@@ -131,13 +133,13 @@ def age(random: Random) -> Clause:
 
 @cache
 def describable() -> tuple[Noun, ...]:
-    """The things that at least one adjective can be said of."""
-    return tuple(thing for thing in of_kinds(DESCRIBED) if fitting(thing, "ser estar state"))
+    """The nouns that at least one adjective can modify."""
+    return tuple(thing for thing in of_kinds(DESCRIBED) if adjectives_for(thing, "ser estar state"))
 
 
 def qualities(who: Subject, uses: str) -> tuple[Adjective, ...]:
-    """The adjectives that can be said of a person."""
-    return fitting(noun("boy" if "child" in who.kinds else "man"), uses)
+    """The adjectives that can modify a person."""
+    return adjectives_for(noun("boy" if "child" in who.kinds else "man"), uses)
 
 
 def _perhaps_not(random: Random, clause: Clause) -> Clause:
@@ -145,7 +147,7 @@ def _perhaps_not(random: Random, clause: Clause) -> Clause:
 
 
 def _perhaps_not_yet(random: Random, clause: Clause, quality: str) -> Clause:
-    """The clause as it is, or negated, or with an adverb: still, always, never, not yet."""
+    """The clause unchanged, negated, or with an adverb: `still`, `always`, `never`, `not yet`."""
     present, roll = clause.form == Form.PRESENT, random.random()
     if roll < 0.3:
         yet = present and quality in CHANGING and chance(random, 0.5)

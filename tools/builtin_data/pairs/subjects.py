@@ -1,8 +1,8 @@
-"""Subjects: pronouns, which Spanish drops where the verb tells them, names, and noun phrases.
+"""Subjects: pronouns, names and noun phrases.
 
-Convention: `I`, `you` and `we` are dropped; `he`, `she`, `they` and `you all` are kept, for their verbs do not tell
-them apart. Where the English hides the gender, it is masculine: I, you, we, they, everyone. `you` is always `tú` and
-`your` always `tu`, so that nothing belongs to `you all`.
+Spanish drops `I`, `you` and `we`; it keeps `he`, `she`, `they` and `you all`, whose verb forms are ambiguous. Unmarked
+gender is masculine: I, you, we, they, everyone. `you` is always `tú` and `your` always `tu`, so `you all` has no
+possessive.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from builtin_data.pairs.nouns import Gender
-from builtin_data.pairs.person import Person
 from builtin_data.pairs.phrases import NounPhrase, conjunction
+from builtin_data.pairs.spanish_verbs import Person
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who or what a verb agrees with, in both languages."""
+    """A subject in both languages, with its agreement features."""
 
     english: str
-    spanish: str  # empty where it is dropped
+    spanish: str  # empty if dropped
     english_person: Person
     spanish_person: Person
     gender: Gender
     stressed: str  # after a preposition: `a mí`, `a mi hermano`
-    possessive: str  # the English determiner of what belongs to it
+    possessive: str  # its English possessive determiner
     kinds: frozenset[str] = frozenset({"human", "adult"})
 
     @property
@@ -54,7 +54,7 @@ NAMES = (
     ("Manuel", "Manuel", "m"), ("Miguel", "Miguel", "m"), ("Pablo", "Pablo", "m"), ("Pedro", "Pedro", "m"),
 )  # fmt: skip
 
-# Object pronouns: English, Spanish direct, Spanish indirect, whom they name.
+# Object pronouns: English, Spanish direct, Spanish indirect, the subject that they refer to.
 OBJECT_PRONOUNS = (
     ("me", "me", "me", I),
     ("you", "te", "te", YOU),
@@ -78,7 +78,7 @@ def subject(phrase: NounPhrase) -> Subject:
 
 
 def named(english: str, spanish: str, gender: str) -> Subject:
-    """A person with a name."""
+    """A named person as a subject."""
     return subject(NounPhrase(english, spanish, "f" if gender == "f" else "m", False, frozenset({"human", "adult"})))
 
 
@@ -86,7 +86,7 @@ PEOPLE_WITH_NAMES = tuple(named(*name) for name in NAMES)
 
 
 def together(first: Subject, second: Subject) -> Subject:
-    """Two subjects joined by `and`; `my mother and I` is a kind of `we`."""
+    """Two subjects joined by `and`; `my mother and I` agrees as `we`."""
     link = conjunction("y", second.spanish)
     mine = second is I
     gender: Gender = "f" if not mine and first.gender == second.gender == "f" else "m"

@@ -1,15 +1,15 @@
-"""The verbs: what they take as an object, where they happen, and in which forms they make sense.
+"""Verbs: the objects that they take, the places where they happen, and the forms in which they make sense.
 
 A line of ACTIONS reads `english | spanish | flags | kinds of object | places`. Flags:
-    alone     also said without an object
-    adult     not said of children
+    alone     also used without an object
+    adult     not used of children
     sense     not continuous: I see, not I am seeing
     event     neither continuous nor a habit: I found
-    accident  only told afterwards: I lost
+    accident  only in the past: I lost
     state     only the present: I have
-    unwilled  neither wanted nor planned: I cry
-    bulk      said of amounts: I buy two apples
-    one       said of one thing at a time: I wear a hat
+    unwilled  involuntary: I cry
+    bulk      used with amounts: I buy two apples
+    one       used with one thing at a time: I wear a hat
     plain     continuous in English, simple in Spanish: I am going, voy
 """
 
@@ -85,7 +85,7 @@ tell             | contar       |             | told                            
 tell             | decir        |             | told_truth                       |
 """
 
-# The object is a person, who takes the personal `a`.
+# The object is a person, with the personal `a`.
 WITH_PEOPLE = """
 see              | ver          | sense       | human        | out
 visit            | visitar      |             | related      | daily
@@ -106,7 +106,7 @@ take care of     | cuidar       |             | related pet  | home
 remember         | recordar     | sense       | human        |
 """
 
-# Said without an object; the Spanish may be a whole phrase or reflexive.
+# Without an object; the Spanish may be a phrase or reflexive.
 INTRANSITIVE = """
 sleep            | dormir       |             |              | rest
 rest             | descansar    |             |              | rest
@@ -161,11 +161,11 @@ leave            | salir de     | plain event |
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb in both languages, and what it is said with."""
+    """A verb in both languages, and what it combines with."""
 
     english: str
     infinitive: str
-    spanish_after: str  # what stands between the Spanish verb and its object: `a` in `jugar a`
+    spanish_after: str  # between the Spanish verb and its object: `a` in `jugar a`
     reflexive: bool
     flags: frozenset[str]
     objects: str  # kinds of noun, separated by spaces
@@ -174,7 +174,7 @@ class Verb:
 
     @property
     def same_past(self) -> bool:
-        """Whether only the context tells `they cut` from `they cut`."""
+        """Whether present and past have the same form: `they cut`."""
         return self.english in ("read", "cut", "set the table", "put on")
 
 
@@ -198,10 +198,10 @@ VERBS = TAKING_THINGS + TAKING_PEOPLE + TAKING_NOTHING + MOVING
 
 @cache
 def verb(english: str, spanish: str = "") -> Verb:
-    """The verb with this English; the Spanish infinitive tells verbs of one spelling apart."""
+    """The verb with this English; the Spanish infinitive distinguishes homographs."""
     return next(word for word in VERBS if word.english == english and spanish in ("", word.infinitive))
 
 
 def plain_verb(english: str, spanish: str) -> Verb:
-    """A verb that only one sentence pattern uses."""
+    """A verb outside the tables, for a single sentence pattern."""
     return _verb(english, spanish)

@@ -1,4 +1,4 @@
-"""The weather, the clock, what starts and leaves when, what things cost, and what it is good to do."""
+"""Weather, time, timetables, prices and opinions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builtin_data.pairs.circumstances import COUNTRIES, TIMES, at_the_hour, cloc
 from builtin_data.pairs.clauses import Clause, Form, Predicate
 from builtin_data.pairs.likes import pastime
 from builtin_data.pairs.nouns import noun, of_kinds
-from builtin_data.pairs.phrases import Phrase, noun_phrase, words
+from builtin_data.pairs.phrases import Phrase, join_words, noun_phrase
 from builtin_data.pairs.subjects import Subject, subject
 from builtin_data.pairs.verbs import Verb, plain_verb
 
@@ -59,11 +59,13 @@ def weather(random: Random) -> Phrase:
         where = _somewhere(random)
         if told.english.startswith("it is") and chance(random, 0.3):
             where = pick(random, (Phrase("today", "hoy"), Phrase("now", "ahora"), Phrase("here", "aquí")))
-        return Phrase(words(told.english, where.english), words(told.spanish, where.spanish))
+        return Phrase(join_words(told.english, where.english), join_words(told.spanish, where.spanish))
     form = pick(random, (Form.PAST, Form.FUTURE, Form.GOING))
     kind, when = pick(random, (RAIN, RAIN, SNOW)), pick(random, TIMES[form])
     told, where = kind[form], _somewhere(random) if kind is RAIN and chance(random, 0.5) else Phrase("", "")
-    return Phrase(words(told.english, where.english, when.english), words(told.spanish, where.spanish, when.spanish))
+    return Phrase(
+        join_words(told.english, where.english, when.english), join_words(told.spanish, where.spanish, when.spanish)
+    )
 
 
 def hour(random: Random) -> Phrase:
@@ -81,7 +83,7 @@ def timetable(random: Random) -> Clause:
 
 
 def scheduled(random: Random) -> tuple[Subject, Verb]:
-    """Something that keeps hours, and what it does."""
+    """A thing with a timetable, and its verb."""
     roll = random.random()
     if roll < 0.4:
         return subject(noun_phrase("the", pick(random, of_kinds("transport")))), pick(random, (LEAVE, ARRIVE))
@@ -103,8 +105,10 @@ def price(random: Random) -> Clause:
 def opinion(random: Random) -> Phrase:
     """`it is important to study history`, `es importante estudiar historia`."""
     word, to_do, negative = adjective(pick(random, OPINIONS)), pastime(random), chance(random, 0.2)
-    english = words("it is", "not" if negative else "", word.english, "to", to_do.verb.english, to_do.english)
-    return Phrase(english, words("no" if negative else "", "es", word.forms[0], to_do.verb.infinitive, to_do.spanish))
+    english = join_words("it is", "not" if negative else "", word.english, "to", to_do.verb.english, to_do.english)
+    return Phrase(
+        english, join_words("no" if negative else "", "es", word.forms[0], to_do.verb.infinitive, to_do.spanish)
+    )
 
 
 def _somewhere(random: Random) -> Phrase:

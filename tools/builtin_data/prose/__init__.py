@@ -1,7 +1,7 @@
 """Running text: stories, letters, diaries, scenes, interviews, verses, recipes, guidebooks, portraits and fables.
 
-It is written so that a model has something to keep track of: quotations, brackets, who is speaking, where a line ends,
-and names that stay the same from the first sentence of a text to the last.
+It gives a model something to keep track of: quotations, brackets, speakers, ends of lines, and names that stay the same
+through a text.
 """
 
 from __future__ import annotations
@@ -9,16 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from builtin_data.prose.letters import diary, letter, notice
-from builtin_data.prose.scenes import interview, scene
-from builtin_data.prose.sketches import fable, landscape, portrait
-from builtin_data.prose.tales import tale
-from builtin_data.prose.verses import description, poem, recipe
+from builtin_data.prose.kinds import (
+    description,
+    diary,
+    fable,
+    interview,
+    landscape,
+    letter,
+    notice,
+    poem,
+    portrait,
+    recipe,
+    scene,
+    tale,
+)
 
 COUNT = 800
 SEED = 2
 
-# How often each kind of text is written.
+# Relative frequency of each kind of text.
 SHARES: tuple[tuple[Callable[[Random], str], int], ...] = (
     (tale, 7),
     (letter, 4),

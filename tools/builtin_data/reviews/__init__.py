@@ -1,14 +1,13 @@
 """Labelled texts: reviews of films, restaurants, books and hotels, positive and negative in equal number.
 
-The words alone do not tell: `not a bad film` is praise, and so is `although the acting was poor, I loved it`.
+Single words do not decide the label: `not a bad film` is praise, and so is `although the acting was poor, I loved it`.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from builtin_data.reviews.patterns import PATTERNS, closings
-from builtin_data.reviews.voice import Voice
+from builtin_data.reviews.patterns import PATTERNS, Reviewer, closings
 from builtin_data.reviews.words import TOPICS
 from clearhead.data.examples import Labelled
 
@@ -17,7 +16,7 @@ SEED = 5
 
 
 def reviews() -> tuple[Labelled, ...]:
-    """The dataset: distinct reviews, of which the positive and the negative take turns."""
+    """The dataset: distinct reviews, positive and negative in turn."""
     random = Random(SEED)
     chosen: dict[str, Labelled] = {}
     while len(chosen) < COUNT:
@@ -29,9 +28,9 @@ def reviews() -> tuple[Labelled, ...]:
 
 def review(random: Random, liked: bool) -> str:
     """One or two sentences by one reviewer."""
-    voice = Voice(random, random.choice(TOPICS), liked)
+    reviewer = Reviewer(random, random.choice(TOPICS), liked)
     opening = random.choice(PATTERNS)
-    sentences = [opening(voice)]
-    if voice.chance(0.45):
-        sentences.append(random.choice(closings(opening))(voice))
+    sentences = [opening(reviewer)]
+    if reviewer.chance(0.45):
+        sentences.append(random.choice(closings(opening))(reviewer))
     return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)

@@ -1,4 +1,4 @@
-"""What reviews are about, and the words that praise and blame."""
+"""Topics of reviews, and the words of praise and blame."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from builtin_data.table import rows
 
-# part | how it is when it is good | how it is when it is bad
+# part | positive adjectives | negative adjectives
 FILM = """
 the acting was          | moving, superb, natural, convincing       | wooden, clumsy, lifeless, embarrassing
 the story was           | gripping, clever, original, touching      | predictable, silly, confusing, tiresome
@@ -59,7 +59,7 @@ the reception was       | friendly, efficient, cheerful             | unfriendly
 the street outside was  | quiet, pretty, lively                     | noisy, dark, dangerous
 """
 
-# topic | how it is when it is good | how it is when it is bad
+# topic | positive adjectives | negative adjectives
 WHOLE = """
 film       | moving, gripping, funny, clever, charming, thrilling | boring, predictable, silly, shallow, tiresome, slow
 restaurant | friendly, cosy, charming, welcoming, lively          | gloomy, unfriendly, overpriced, noisy, chaotic
@@ -67,14 +67,14 @@ book       | wise, touching, witty, fascinating, memorable        | dull, pompou
 hotel      | comfortable, quiet, charming, welcoming, spotless    | shabby, noisy, dirty, miserable, gloomy
 """
 
-# topic | what one does again | what glad people did
+# topic | what to do again | what satisfied reviewers did
 GLAD = """
 film       | watch it again   | laughed from start to finish; told all my friends; was in tears of joy; forgot the time
 restaurant | eat there again  | ordered a second plate; left a large tip; booked a table for next week; asked for more
 book       | read it again    | read it in one night; missed my stop because of it; bought a copy for my sister
 hotel      | stay there again | slept like a child; stayed for a second week; sent them a card of thanks
 """
-# topic | what sorry people did
+# topic | what disappointed reviewers did
 SORRY = """
 film       | walked out after an hour; fell asleep; looked at my watch the whole time; asked for my money back
 restaurant | left half of it on the plate; sent the soup back; went home hungry; paid far too much
@@ -99,7 +99,7 @@ STRONGER = ("very", "really", "truly", "quite", "rather", "surprisingly", "remar
 EXPERTS = ("my sister", "the critics", "everyone", "my neighbours", "the newspapers", "my friends", "a colleague")
 COMPANIONS = ("my husband", "my wife", "my brother", "my friend", "our guests", "the children", "my parents")
 
-# What is so much already that nothing makes it more.
+# Extreme adjectives, which take no intensifier.
 UTMOST = frozenset({
     "excellent", "superb", "perfect", "terrible", "awful", "dreadful", "wonderful", "splendid", "spotless", "delicious",
     "brilliant", "marvellous", "miserable", "heavenly", "magnificent", "stunning", "hilarious", "gorgeous", "filthy",
@@ -109,7 +109,7 @@ UTMOST = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of what is reviewed, and the words for it."""
+    """A part of the topic, and adjectives for it."""
 
     name: str
     good: tuple[str, ...]
@@ -118,7 +118,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A kind of thing that is reviewed."""
+    """What a review is about."""
 
     name: str
     parts: tuple[Part, ...]

@@ -1,4 +1,4 @@
-"""Sentences whose every word knows its tag: phrases are lists of (word, tag), put together from small to large."""
+"""A grammar of tagged sentences: phrases are lists of (word, tag), built from small to large."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ PLURALS = {"man": "men", "woman": "women", "child": "children", "fish": "fish"}
 
 
 def pick(random: Random, items: Sequence[str]) -> str:
-    """One of the items."""
+    """One of the items, at random."""
     return items[int(random.random() * len(items))]
 
 
 def tagged(text: str) -> Words:
-    """Words written with their tags.
+    """Parse words written with their tags.
 
     >>> tagged("to/PART be/AUX")
     [('to', 'PART'), ('be', 'AUX')]
@@ -39,8 +39,8 @@ def plural(noun: str) -> str:
     return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
 
 
-def determined(random: Random, noun: str, many: bool, qualities: Sequence[str]) -> Words:
-    """A noun with what stands before it: an article, a possessive, a number, an adjective."""
+def noun_phrase(random: Random, noun: str, many: bool, qualities: Sequence[str]) -> Words:
+    """A noun with a determiner or number, and perhaps an adjective."""
     name = (plural(noun) if many else noun, "NOUN")
     quality = [(pick(random, qualities), "ADJ")] if random.random() < 0.35 else []
     if noun in lists.UNCOUNTED:
@@ -58,7 +58,7 @@ def determined(random: Random, noun: str, many: bool, qualities: Sequence[str]) 
 
 
 def person(random: Random) -> tuple[Words, bool]:
-    """Somebody, and whether the verb is plural."""
+    """A person as a subject, and whether its verb is plural."""
     roll = random.random()
     if roll < 0.3:
         pronoun = pick(random, lists.SUBJECTS)
@@ -71,11 +71,11 @@ def person(random: Random) -> tuple[Words, bool]:
     if roll < 0.66:
         return [(pick(random, lists.NAMES), "PROPN"), ("'s", "PART"), (pick(random, lists.PEOPLE[4:]), "NOUN")], False
     many = random.random() < 0.4
-    return determined(random, pick(random, lists.PEOPLE), many, lists.OF_PEOPLE), many
+    return noun_phrase(random, pick(random, lists.PEOPLE), many, lists.OF_PEOPLE), many
 
 
 def place(random: Random, act: str = "") -> Words:
-    """Where: a preposition and a place; only for an act of motion one that it passes."""
+    """A preposition and a place; paths only for verbs of motion."""
     if random.random() < 0.2:
         return [(pick(random, ("in", "near")), "ADP"), (pick(random, lists.TOWNS), "PROPN")]
     preposition, places = random.choice(lists.ANYWHERE if act in lists.MOTIONS else lists.BEING)
@@ -88,48 +88,48 @@ def place(random: Random, act: str = "") -> Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """The forms of a verb and the object it got, if it takes one."""
+class Action:
+    """A verb in all its forms, with its object if it takes one."""
 
     forms: tuple[str, ...]  # base, third person, past, -ing
     rest: Words
 
     @property
     def base(self) -> str:
-        """The form after an auxiliary."""
+        """The infinitive."""
         return self.forms[0]
 
 
-def deed(random: Random) -> Deed:
-    """Something to do."""
-    return with_object(random) if random.random() < 0.6 else Deed(random.choice(lists.INTRANSITIVE), [])
+def choose_action(random: Random) -> Action:
+    """A verb, with an object if it takes one."""
+    return with_object(random) if random.random() < 0.6 else Action(random.choice(lists.INTRANSITIVE), [])
 
 
-def with_object(random: Random) -> Deed:
-    """Something to do to something, or to somebody."""
+def with_object(random: Random) -> Action:
+    """A transitive verb with its object."""
     forms, objects, people = random.choice(lists.TRANSITIVE)
     if people and random.random() < 0.25:
-        return Deed(forms, [(pick(random, lists.OBJECTS), "PRON")])
+        return Action(forms, [(pick(random, lists.OBJECTS), "PRON")])
     noun = pick(random, objects)
     qualities = lists.OF_IDEAS if noun in lists.IDEAS else lists.OF_ACTS if noun in lists.ACTS else lists.BESIDE_THINGS
-    return Deed(forms, determined(random, noun, random.random() < 0.3 and noun not in lists.UNCOUNTED, qualities))
+    return Action(forms, noun_phrase(random, noun, random.random() < 0.3 and noun not in lists.UNCOUNTED, qualities))
 
 
 def finite(random: Random, forms: Sequence[str], many: bool) -> Words:
-    """A verb in the present or the past."""
+    """The verb in the present or past tense."""
     return [(forms[2] if random.random() < 0.5 else forms[0 if many else 1], "VERB")]
 
 
-def doing(random: Random, who: Words, many: bool) -> Words:
-    """A subject and its predicate, in any of the ways English has."""
-    act, roll = deed(random), random.random()
+def clause(random: Random, who: Words, many: bool) -> Words:
+    """A subject with a predicate in a random tense or with an auxiliary."""
+    act, roll = choose_action(random), random.random()
     if roll < 0.35:
         group = finite(random, act.forms, many)
     elif roll < 0.6:
         negation = [("not", "PART")] if random.random() < 0.25 else []
         group = [(pick(random, lists.MODALS), "AUX"), *negation, (act.base, "VERB")]
     elif roll < 0.75:
-        group = [(being(random, who, many), "AUX"), (act.forms[3], "VERB")]
+        group = [(form_of_be(random, who, many), "AUX"), (act.forms[3], "VERB")]
     elif roll < 0.85:
         helper = "did" if random.random() < 0.4 else "do" if many else "does"
         group = [(helper, "AUX"), ("not", "PART"), (act.base, "VERB")]
@@ -138,14 +138,14 @@ def doing(random: Random, who: Words, many: bool) -> Words:
     return [*who, *group, *act.rest, *_ending(random, act)]
 
 
-def being(random: Random, who: Words, many: bool) -> str:
-    """The form of `to be`."""
+def form_of_be(random: Random, who: Words, many: bool) -> str:
+    """A form of `to be`."""
     if who == [("I", "PRON")]:
         return pick(random, ("am", "was"))
     return pick(random, ("are", "were") if many else ("is", "was"))
 
 
-def _ending(random: Random, act: Deed) -> Words:
+def _ending(random: Random, act: Action) -> Words:
     roll = random.random()
     if roll < 0.25:
         return place(random, act.base)

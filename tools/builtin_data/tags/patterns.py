@@ -1,4 +1,4 @@
-"""Patterns of tagged sentences, most of them made to show one word in two roles."""
+"""Patterns of tagged sentences; most show a word in one of its several roles."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from random import Random
 from builtin_data.tags import words as lists
 from builtin_data.tags.grammar import (
     Words,
-    being,
-    deed,
-    determined,
-    doing,
+    choose_action,
+    clause,
     finite,
+    form_of_be,
+    noun_phrase,
     person,
     pick,
     place,
@@ -26,11 +26,11 @@ THINGS = ("watch", "light", "can", "saw", "plant", "duck", "boat", "book", "box"
 
 def statement(random: Random) -> Words:
     """`They can fish in the river`."""
-    return doing(random, *person(random))
+    return clause(random, *person(random))
 
 
 def noun_act(random: Random) -> Words:
-    """An act as a noun: `Anna went for a long walk`, where others walk."""
+    """A verb as a noun: `Anna went for a long walk`."""
     who, _ = person(random)
     quality = f"{pick(random, ('long', 'short', 'quiet', 'last'))}/ADJ" if random.random() < 0.5 else ""
     start = pick(random, ("went/VERB for/ADP a/DET", "had/VERB a/DET", "wanted/VERB a/DET"))
@@ -49,15 +49,15 @@ def copula_thing(random: Random) -> Words:
         return _described(random, [(pick(random, ("this", "that")), "PRON")], False, ("right", "fine", "hard", "new"))
     many = random.random() < 0.4
     return _described(
-        random, determined(random, pick(random, THINGS), many, lists.BESIDE_THINGS), many, lists.THING_STATES
+        random, noun_phrase(random, pick(random, THINGS), many, lists.BESIDE_THINGS), many, lists.THING_STATES
     )
 
 
 def that_clause(random: Random) -> Words:
-    """`She says that the man can swim`: here `that` joins, elsewhere it points."""
+    """`She says that the man can swim`: `that` as a conjunction, not a determiner."""
     who, many = person(random)
     verb = random.choice(lists.THINKING)
-    return [*who, *finite(random, verb, many), ("that", "CONJ"), *doing(random, *person(random))]
+    return [*who, *finite(random, verb, many), ("that", "CONJ"), *clause(random, *person(random))]
 
 
 def to_place(random: Random) -> Words:
@@ -73,7 +73,7 @@ def to_place(random: Random) -> Words:
 def to_do(random: Random) -> Words:
     """`to` before a verb is a particle."""
     who, many = person(random)
-    act = deed(random)
+    act = choose_action(random)
     where = place(random, act.base) if not act.rest and random.random() < 0.5 else []
     wish = finite(random, random.choice(lists.WISHING), many)
     return [*who, *wish, ("to", "PART"), (act.base, "VERB"), *act.rest, *where]
@@ -89,7 +89,7 @@ def likeness(random: Random) -> Words:
 def question(random: Random) -> Words:
     """`Can the girl swim ?`"""
     who, _ = person(random)
-    act = deed(random)
+    act = choose_action(random)
     where = place(random, act.base) if not act.rest and random.random() < 0.6 else []
     return [(pick(random, lists.MODALS), "AUX"), *who, (act.base, "VERB"), *act.rest, *where, ("?", "PUNCT")]
 
@@ -115,14 +115,14 @@ def command(random: Random) -> Words:
 
 
 def two_clauses(random: Random) -> Words:
-    """`Ben rested before Anna called him`: a conjunction, which elsewhere is a preposition."""
+    """`Ben rested before Anna called him`: `before` as a conjunction."""
     link = pick(random, ("and", "but", "because", "when", "before", "after", "so", "while", "if"))
     comma = [(",", "PUNCT")] if link in ("but", "so") else []
-    return [*doing(random, *person(random)), *comma, (link, "CONJ"), *doing(random, *person(random))]
+    return [*clause(random, *person(random)), *comma, (link, "CONJ"), *clause(random, *person(random))]
 
 
 def before_noun(random: Random) -> Words:
-    """`before the dance`: a preposition."""
+    """`before the dance`: `before` as a preposition."""
     who, many = person(random)
     act = finite(random, random.choice(lists.INTRANSITIVE), many)
     when = (pick(random, ("before", "after", "during")), "ADP")
@@ -130,23 +130,23 @@ def before_noun(random: Random) -> Words:
 
 
 def having(random: Random) -> Words:
-    """`has` before a noun is a verb, before another verb an auxiliary."""
+    """`has` as a verb before a noun, as an auxiliary before another verb."""
     who, many = person(random)
     have = "have" if many else "has"
     if random.random() < 0.5:
         return [
             *who,
             (have, "VERB"),
-            *determined(random, pick(random, THINGS), random.random() < 0.4, lists.BESIDE_THINGS),
+            *noun_phrase(random, pick(random, THINGS), random.random() < 0.4, lists.BESIDE_THINGS),
         ]
     act = with_object(random)
-    while act.base in ("see", "drink", "ride"):  # whose participle is not the past
+    while act.base in ("see", "drink", "ride"):  # their participle differs from the past
         act = with_object(random)
     return [*who, (have, "AUX"), (act.forms[2], "VERB"), *act.rest]
 
 
 def relative(random: Random) -> Words:
-    """`The book that she found is light`: here `that` stands for the book."""
+    """`The book that she found is light`: `that` as a relative pronoun."""
     forms, objects, _ = random.choice(lists.TRANSITIVE)
     noun = pick(random, objects)
     while noun not in THINGS:
@@ -158,7 +158,7 @@ def relative(random: Random) -> Words:
 
 
 def existence(random: Random) -> Words:
-    """`There is a light in the kitchen`: `there` is a pronoun here and an adverb elsewhere."""
+    """`There is a light in the kitchen`: `there` as a pronoun, not an adverb."""
     noun, many = pick(random, THINGS[:11]), random.random() < 0.5
     quality = [(pick(random, lists.BESIDE_THINGS[:6]), "ADJ")] if random.random() < 0.4 else []
     if many:
@@ -173,21 +173,21 @@ def existence(random: Random) -> Words:
 
 
 def _described(random: Random, who: Words, many: bool, qualities: tuple[str, ...]) -> Words:
-    """`to be`, perhaps a negation and a degree, and an adjective."""
+    """A form of `to be`, perhaps with `not` and a degree adverb, and an adjective."""
     degree = [(pick(random, lists.DEGREE), "ADV")] if random.random() < 0.4 else []
     negation = [("not", "PART")] if random.random() < 0.2 else []
     quality = pick(random, qualities)
     degree = [] if quality in ("back", "right", "dry") else degree
     return [
         *who,
-        (being(random, who, many), "AUX"),
+        (form_of_be(random, who, many), "AUX"),
         *negation,
         *degree,
         (quality, "ADV" if quality == "back" else "ADJ"),
     ]
 
 
-# How often each is used.
+# Relative frequency of each pattern.
 SHARES: tuple[tuple[Pattern, int], ...] = (
     (statement, 10),
     (noun_act, 3),

@@ -1,4 +1,4 @@
-"""Words and their tags; many stand in several lists, for only the sentence tells what they are.
+"""Words and their tags; many are in several lists, since only the sentence decides their tag.
 
 `fish` is a noun and a verb, `light` a noun, a verb and an adjective, `can` an auxiliary and a noun, `fast` an adjective
 and an adverb, `May` a name and a month and `may` an auxiliary.
@@ -15,7 +15,7 @@ PEOPLE = ("man", "woman", "girl", "boy", "teacher", "doctor", "farmer", "cook", 
 ACTS = ("walk", "run", "swim", "rest", "ride", "dance", "talk", "drink")
 EVENTS = ("dance", "walk", "play", "visit", "swim", "talk", "match", "show")
 
-# base, third person, past, -ing | what it is done to | whether it can be done to people: me, him
+# base, third person, past, -ing | objects | whether people can be objects: me, him
 TRANSITIVE_TABLE = """
 watch watches watched watching       | play duck train boat match show bird | people
 paint paints painted painting        | window table boat chair box house
@@ -97,7 +97,7 @@ ARTICLES = ("the", "the", "the", "a", "a", "this", "that")
 PLURAL_ARTICLES = ("the", "the", "these", "those", "some", "all")
 MODALS = ("can", "will", "must", "may", "should", "could", "might", "would")
 
-# preposition | places; the first table is where things are, the second where one moves
+# preposition | places; the first table is for positions, the second for paths
 BEING_TABLE = """
 in      | garden kitchen park city village house school back
 near    | river bridge house school park well
@@ -113,5 +113,5 @@ around  | park garden village house
 """
 BEING = tuple((preposition, tuple(places.split())) for preposition, places in rows(BEING_TABLE, 2))
 ANYWHERE = BEING + tuple((preposition, tuple(places.split())) for preposition, places in rows(MOVING_TABLE, 2))
-MOTIONS = frozenset({"walk", "run", "drive", "ride"})  # acts that have a way
+MOTIONS = frozenset({"walk", "run", "drive", "ride"})  # verbs that take a path
 GOALS = ("park", "river", "school", "village", "bridge", "garden", "city", "well", "back", "house")

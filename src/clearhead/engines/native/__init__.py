@@ -1,8 +1,7 @@
 """The native engine: a Transformer as C, compiled on this machine and loaded with ctypes.
 
 step.c, search.c    encoding, one decoding step, whole searches
-compiler            finds a C compiler, compiles once, keeps the library in the user's cache
+library             compiles them once and keeps the result in the user's cache; chooses the number of threads
 layout              the weights as the C structures expect them
-embedding, reader   token vectors; encoded sources
-engine, search      the Stepper, and whole searches without Python between two tokens
+engine              the Stepper, the sources it encodes, and whole searches without Python between two tokens
 """

@@ -11,31 +11,32 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 
-from clearhead.decode.rows import Hypothesis, Prompts
-from clearhead.decode.settings import Settings
-from clearhead.engines.native.embedding import TokenVectors
+from clearhead.decode.logits import ANY_TOKEN
+from clearhead.decode.settings import Hypothesis, Prompts, Settings
 from clearhead.engines.native.layout import (
     CCache,
     CMemory,
+    CSearchResults,
+    CSearchSettings,
     Layout,
-    is_decoder,
+    TokenVectors,
+    unsupported_in_stack,
     unsupported_parts,
 )
-from clearhead.engines.native.reader import Reader, Source, can_read
-from clearhead.engines.native.search import can_search, search
-from clearhead.engines.threads import ThreadChooser
-from clearhead.models.assemble import smaller_window
+from clearhead.engines.native.library import ThreadChooser
+from clearhead.models.build import TransformerDecoder, smaller_window
 from clearhead.models.lm import LanguageModel
-from clearhead.models.seq2seq import AttentionWriter
+from clearhead.models.seq2seq import EncoderDecoder, Seq2Seq
 from clearhead.nn.attention import join_heads
 
 SLOTS = 512  # initial capacity of a cache
+PLAIN_SETTINGS = ("max_tokens", "beam_width", "n_best", "length_penalty", "return_logprobs", "seed")
 
 
 @dataclass
@@ -51,13 +52,23 @@ class SlotPool:
         first, self.used = self.used, self.used + count
         if self.used > self.keys.size(1):
             capacity = max(2 * self.keys.size(1), self.used)
-            self.keys, self.values = (_grow(x, 1, capacity) for x in (self.keys, self.values))
+            self.keys, self.values = (_grow(x, capacity) for x in (self.keys, self.values))
         return first
 
     def select(self, slots: Tensor, capacity: int) -> SlotPool:
         """A pool that begins with these slots."""
-        keys, values = (_grow(x[:, slots], 1, capacity) for x in (self.keys, self.values))
+        keys, values = (_grow(x[:, slots], capacity) for x in (self.keys, self.values))
         return SlotPool(keys, values, len(slots))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Keys and values of encoded sentences, for cross-attention."""
+
+    keys: Tensor  # (L, slots, G × K)
+    values: Tensor  # (L, slots, G × V)
+    lists: Tensor  # (N, S) int32, the slots of each sentence
+    lengths: Tensor  # (N,) int32, how many of them are no padding
 
 
 @dataclass
@@ -86,12 +97,17 @@ class NativeState:
     source: Source | None = None
     sentence: Tensor | None = None  # (B,) int32, the sentence of each row
 
+    def row_lengths(self) -> UnequalRows:
+        if self.unequal is not None:
+            return self.unequal
+        counts = torch.full((len(self.lists),), self.length - self.first, dtype=torch.int32)
+        return UnequalRows(counts, torch.full_like(counts, self.first))
+
     def has_a_row_for_each(self, sentences: int) -> bool:
         """Whether row i belongs to sentence i, for that many; a language model starts with one row for all."""
         return self.sentence is None or torch.equal(self.sentence, torch.arange(sentences, dtype=torch.int32))
 
     def memory(self) -> CMemory | None:
-        """The structure of the sources."""
         source, sentence = self.source, self.sentence
         if source is None or sentence is None:
             return None
@@ -107,7 +123,7 @@ class NativeState:
             self._forget(self.window)
         place = self.length - self.first
         if place + tokens > self.lists.size(1):
-            self.lists = _grow(self.lists, 1, 2 * (place + tokens))
+            self.lists = _grow(self.lists, 2 * (place + tokens))
         slot = self.pool.take(rows * tokens)
         self.lists[:, place : place + tokens] = torch.arange(slot, slot + rows * tokens).view(rows, tokens)
         self.length += tokens
@@ -119,14 +135,14 @@ class NativeState:
         self.first = self.length - lists.size(1)
         self.pool = self.pool.select(lists.flatten(), self.pool.keys.size(1))
         kept = torch.arange(lists.numel(), dtype=torch.int32).view(lists.shape)
-        self.lists = _grow(kept, 1, self.lists.size(1))
+        self.lists = _grow(kept, self.lists.size(1))
 
     def _extend_unequal(self, of: UnequalRows, rows: int, tokens: int) -> None:
         if self.pool.used > 2 * max(int(of.counts.sum()), SLOTS):
             self._compact(of)
         longest = int(of.counts.max()) + tokens
         if longest > self.lists.size(1):
-            self.lists = _grow(self.lists, 1, 2 * longest)
+            self.lists = _grow(self.lists, 2 * longest)
         slot = self.pool.take(rows * tokens)
         slots = torch.arange(slot, slot + rows * tokens, dtype=torch.int32).view(rows, tokens)
         self.lists.scatter_(1, of.counts.long().unsqueeze(1) + torch.arange(tokens), slots)
@@ -145,37 +161,80 @@ class NativeState:
         of.counts, of.firsts = of.counts - hidden, of.firsts + hidden
 
 
+class SourceReader:
+    """The encoder of a model and the cross-attention keys and values of its decoder, by native code.
+
+    Sentences lie end to end, without the padding that a batch would need.
+    """
+
+    def __init__(self, network: Seq2Seq, decoder: Layout, library: ctypes.CDLL, int8: bool):
+        self.pad, self.decoder, self.library, self.threads = network.pad, decoder, library, ThreadChooser()
+        self.encoder = Layout(network.encoder, None, library, int8)
+        self.vectors = TokenVectors(network.source, concatenated=network.config.position_concat)
+
+    @staticmethod
+    def supports(network: object) -> TypeGuard[Seq2Seq]:
+        """Whether there is an encoder that native code supports; a window it has only for the decoder."""
+        if not isinstance(network, Seq2Seq) or network.config.window is not None:
+            return False
+        return not any(unsupported_in_stack(network.encoder))
+
+    def read(self, source: Tensor) -> Source | None:
+        """Padded sources (N, S) -> keys and values of every layer.
+
+        None where padding stands between tokens, or a source is longer than the table of positions.
+        """
+        real = source != self.pad
+        lengths = real.sum(1)
+        begins = torch.cat((lengths.new_zeros(1), lengths.cumsum(0)))
+        places = torch.arange(source.size(1))
+        if not torch.equal(real, places < lengths.unsqueeze(1)) or not self.vectors.reach(source.size(1)):
+            return None
+        one, count = self.decoder.layers[0], int(begins[-1])
+        keys, values = (
+            torch.empty(len(self.decoder.layers), count, one.kv_heads * size) for size in (one.key_dim, one.value_dim)
+        )
+        ids, edges = source[real].int(), begins.int()  # (tokens,), (N + 1,)
+        stacks = (self.encoder.reach(int(lengths.max())), self.vectors.structure(), self.decoder.stack)
+        with self.threads.choose(count) as trial:
+            failed = self.library.clearhead_read(
+                *map(ctypes.byref, stacks),
+                *(_address(ids), _address(edges), len(lengths)),
+                *(_address(keys), _address(values), trial.threads),
+            )
+        if failed:
+            raise MemoryError(f"out of memory while reading {count} tokens")
+        return Source(keys, values, (begins[:-1].unsqueeze(1) + places).int(), lengths.int())
+
+
 class NativeEngine:
     """A model whose steps are native code; a Stepper like the model itself."""
 
-    def __init__(self, network: AttentionWriter | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
+    def __init__(self, network: EncoderDecoder | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
         self.network, self.library, self.threads = network, library, ThreadChooser()
         self.stack = network.decoder_stack
         self.layout = Layout(self.stack, network.output.linear, library, int8)
         self.vocabulary_size = network.output.linear.out_features
         self.vectors = TokenVectors(network.decoder_input, concatenated=network.config.position_concat)
-        self.reader = Reader(network, self.layout, library, int8) if can_read(network) else None
+        self.reader = SourceReader(network, self.layout, library, int8) if SourceReader.supports(network) else None
 
     @staticmethod
     def unsupported_features(network: Any) -> list[str]:
         """Why a network has no native steps; empty where it has."""
-        if not is_decoder(network):
-            return ["it is not a Transformer that generates tokens"]
         first = next(network.parameters())
-        if first.device.type != "cpu" or first.dtype != torch.float32:
+        if isinstance(network, TransformerDecoder) and (first.device.type != "cpu" or first.dtype != torch.float32):
             return [f"it computes in {first.dtype} on {first.device}"]
-        return list(unsupported_parts(network.decoder_stack))
+        return unsupported_parts(network)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         return self.network.parameters()
 
     @torch.inference_mode()
     def start(self, *source: Tensor, window: int | None = None) -> NativeState:
-        """The state before the first token, the source read if there is one; `window` as for a language model."""
         layers, one = len(self.layout.layers), self.layout.layers[0]
         keys, values = (torch.empty(layers, SLOTS, one.kv_heads * size) for size in (one.key_dim, one.value_dim))
         pool, window = SlotPool(keys, values), smaller_window(self.network.config.window, window)
-        if not isinstance(self.network, AttentionWriter):
+        if not isinstance(self.network, EncoderDecoder):
             return NativeState(pool, torch.empty(1, 64, dtype=torch.int32), window)
         found = None if self.reader is None else self.reader.read(*source)
         found = self._read(*source) if found is None else found
@@ -195,65 +254,80 @@ class NativeEngine:
 
     @torch.inference_mode()
     def step(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
-        """The next tokens (B, T) -> logits (B, T, V) of what follows each."""
         rows, tokens = ids.shape
         if rows > len(state.lists):  # a language model starts with one row for all
             state.lists = state.lists.expand(rows, -1).clone()
-        x = self._embedded(ids, state)
+        if state.unequal is None:
+            x = self.vectors.embed_tokens(ids, state.length)  # (B, T, D)
+        else:
+            x = self.vectors.embed_at(ids, state.unequal.lengths)
         state.extend(rows, tokens)
         stack = self.layout.reach(state.length)
         logits = x.new_empty(rows, tokens, self.vocabulary_size)
         cache, memory = self._cache(state), state.memory()
-        structures = (ctypes.byref(stack), ctypes.byref(cache), None if memory is None else ctypes.byref(memory))
-        numbers = (ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(logits.data_ptr()))
+        structures, numbers = map(_reference, (stack, cache, memory)), map(_address, (x, logits))
         with self.threads.choose(rows * tokens) as trial:
             failed = self.library.clearhead_step(*structures, *numbers, rows, rows * tokens, 0, trial.threads)
         if failed:
             raise MemoryError(f"out of memory in a step of {rows * tokens} tokens")
         return logits, state
 
-    def _embedded(self, ids: Tensor, state: NativeState) -> Tensor:
-        """Tokens (B, T) -> their vectors (B, T, D)."""
-        if state.unequal is None:
-            return self.vectors.embed_tokens(ids, state.length)
-        return self.vectors.embed_at(ids, state.unequal.lengths)
-
     def _cache(self, state: NativeState) -> CCache:
         """The structure of a state that has slots for the new tokens."""
         pool, unequal = state.pool, state.unequal
         return CCache(
-            pool.keys.data_ptr(),
-            pool.values.data_ptr(),
-            state.lists.data_ptr(),
-            None if unequal is None else unequal.counts.data_ptr(),
-            None if unequal is None else unequal.firsts.data_ptr(),
+            *(x.data_ptr() for x in (pool.keys, pool.values, state.lists)),
+            *((None, None) if unequal is None else (unequal.counts.data_ptr(), unequal.firsts.data_ptr())),
             pool.keys.size(1),
             state.length - state.first if unequal is None else int(unequal.counts.max()),
-            state.lists.size(1),
-            state.first,
-            state.window or 0,
+            *(state.lists.size(1), state.first, state.window or 0),
         )
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits (B, V) -> the largest (B, count), descending, their tokens, and log Σ exp of each row (B,)."""
         logits, (rows, size) = logits.contiguous(), logits.shape
         values, total = logits.new_empty(rows, count), logits.new_empty(rows)
         tokens = torch.empty(rows, count, dtype=torch.int64)
-        addresses = map(ctypes.c_void_p, (values.data_ptr(), tokens.data_ptr(), total.data_ptr()))
-        self.library.clearhead_best(ctypes.c_void_p(logits.data_ptr()), rows, size, count, *addresses, 1)
+        self.library.clearhead_best(_address(logits), rows, size, count, *map(_address, (values, tokens, total)), 1)
         return values, tokens, total
 
     def can_search(self, state: NativeState, prompts: Prompts, settings: Settings) -> bool:
-        """Whether native code can do the whole search."""
-        return can_search(self, state, prompts, settings)
+        """Whether native code can do the whole search: greedy or plain beam search, from a new state.
+
+        Everything else (logits processors, sampling, beam groups, coverage) is left to decode/, around native steps.
+        """
+        if state.window is not None or not state.has_a_row_for_each(len(prompts.ids)):
+            return False
+        if not is_plain_search(state.length, prompts, settings):
+            return False
+        return self.vectors.reach(len(prompts.ids[0]) + max(prompts.limits(settings)))
 
     def search(self, state: NativeState, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
-        """Whole texts without Python between two tokens."""
-        return search(self, state, prompts, settings)
+        """The hypotheses of each prompt, the best first, with no Python between two tokens."""
+        limits, sentences = prompts.limits(settings), len(prompts.ids)
+        shape, room = (sentences, settings.n_best), max(limits)
+        ids, max_tokens = (torch.tensor(x, dtype=torch.int32) for x in (prompts.ids, limits))  # (N, P), (N,)
+        tokens = torch.empty(*shape, room, dtype=torch.int32)
+        logprobs, scores = torch.empty(*shape, room, dtype=torch.float64), torch.empty(shape, dtype=torch.float64)
+        lengths = torch.empty(shape, dtype=torch.int32)
+        results = CSearchResults(*(x.data_ptr() for x in (tokens, logprobs, scores, lengths)), room)
+        stack, memory = self.layout.reach(ids.size(1) + room), state.memory()
+        with self.threads.choose(sentences * settings.beam_width) as trial:
+            how = CSearchSettings(
+                *(ids.data_ptr(), max_tokens.data_ptr(), settings.length_penalty, sentences, ids.size(1)),
+                *(settings.beam_width, settings.n_best, ANY_TOKEN if prompts.stop is None else prompts.stop),
+                trial.threads,
+            )
+            structures = (stack, self.vectors.structure(), memory, how, results)
+            steps = self.library.clearhead_search(*map(_reference, structures))
+            trial.steps = max(1, steps)
+        if steps < 0:
+            raise MemoryError(f"out of memory in a search of {sentences} texts with beam_width={settings.beam_width}")
+        found = tokens[..., :steps].tolist(), logprobs[..., :steps].tolist(), scores.tolist(), lengths.tolist()
+        scored = settings.return_logprobs or settings.beam_width > 1
+        return [_hypotheses(*sentence, prompts.stop, scored) for sentence in zip(*found, strict=True)]
 
     @torch.inference_mode()
     def reorder(self, state: NativeState, rows: Tensor) -> NativeState:
-        """The state in which row i is what row rows[i] was."""
         if state.sentence is None and state.length == 0:  # one row for all
             return replace(state, lists=state.lists[:1].expand(len(rows), -1).clone())
         sentence = None if state.sentence is None else state.sentence[rows]
@@ -269,29 +343,54 @@ class NativeEngine:
         if any(each.source is not None or each.window != base.window for each in states):
             return None
         pool, room = base.pool, max(each.lists.size(1) for each in states)
-        lists = [_grow(base.lists, 1, room)]
+        lists = [_grow(base.lists, room)]
         for each in others:
             slot = pool.take(each.pool.used)
             for into, new in ((pool.keys, each.pool.keys), (pool.values, each.pool.values)):
                 into[:, slot : slot + each.pool.used] = new[:, : each.pool.used]
-            lists.append(_grow(each.lists, 1, room) + slot)
-        rows = [_lengths(state) for state in states]
+            lists.append(_grow(each.lists, room) + slot)
+        rows = [state.row_lengths() for state in states]
         unequal = UnequalRows(torch.cat([row.counts for row in rows]), torch.cat([row.firsts for row in rows]))
         return replace(base, lists=torch.cat(lists), length=int(unequal.lengths.max()), unequal=unequal)
 
 
-def _lengths(state: NativeState) -> UnequalRows:
-    """The lengths of the rows of any state."""
-    if state.unequal is not None:
-        return state.unequal
-    counts = torch.full((len(state.lists),), state.length - state.first, dtype=torch.int32)
-    return UnequalRows(counts, torch.full_like(counts, state.first))
+def is_plain_search(read: int, prompts: Prompts, settings: Settings) -> bool:
+    """Whether greedy or plain beam search is asked for, after prompts of equal length of which nothing is read yet."""
+    others = (field for field in fields(Settings) if field.name not in PLAIN_SETTINGS)
+    if read or any(getattr(settings, field.name) != field.default for field in others):
+        return False
+    lengths = {len(prompt) for prompt in prompts.ids}
+    return len(lengths) == 1 and min(lengths) > 0 and min(prompts.limits(settings)) > 0
 
 
-def _grow(x: Tensor, axis: int, size: int) -> Tensor:
-    """A copy with more room at the end of an axis."""
-    shape = list(x.shape)
-    shape[axis] = size
-    grown = x.new_empty(shape)
-    grown.narrow(axis, 0, x.size(axis)).copy_(x)
+def _hypotheses(
+    tokens: list[list[int]],
+    logprobs: list[list[float]],
+    scores: list[float],
+    lengths: list[int],
+    stop: int | None,
+    scored: bool,
+) -> list[Hypothesis]:
+    """Those of one sentence, the best first, from the tokens of each, the stop token included."""
+    found = []
+    for ids, each, score, length in zip(tokens, logprobs, scores, lengths, strict=True):
+        if length == 0:
+            break
+        text = ids[: length - 1] if ids[length - 1] == stop else ids[:length]
+        found.append(Hypothesis(text, score, tuple(each[:length])) if scored else Hypothesis(text))
+    return found or [Hypothesis([], 0.0)]
+
+
+def _address(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def _reference(structure: ctypes.Structure | None) -> Any:
+    return None if structure is None else ctypes.byref(structure)
+
+
+def _grow(x: Tensor, size: int) -> Tensor:
+    """A copy with more room in its second dimension."""
+    grown = x.new_empty(x.size(0), size, *x.shape[2:])
+    grown[:, : x.size(1)] = x
     return grown

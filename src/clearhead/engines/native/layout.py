@@ -1,4 +1,7 @@
-"""The weights of a stack as native code reads them: the structures of step.c and search.c, filled from modules of nn/.
+"""Weights as native code reads them: the structures of step.c and search.c, filled from modules of nn/.
+
+A part describes itself to native code by its `native_form`, in plain numbers and matrices; without one it runs with
+torch.
 
 D width, H heads, G key-value heads, K key size, V value size
 """
@@ -9,13 +12,13 @@ import ctypes
 from collections.abc import Iterator
 from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_void_p
 from threading import Lock
-from typing import TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.models.base import TransformerDecoder
+from clearhead.models.build import TokenInput, TransformerDecoder
 from clearhead.nn import (
     Decoder,
     DecoderBlock,
@@ -26,31 +29,33 @@ from clearhead.nn import (
     Residual,
 )
 from clearhead.nn.attention import Fused
-from clearhead.nn.native import NativeNorm
+from clearhead.nn.norm import NativeNorm
 from clearhead.nn.scores import dot_scale
 
 NORMS = {"none": 0, "layer": 1, "rms": 2}  # the codes of the C side
 ACTIVATIONS = {("relu", False): 0, ("gelu", False): 1, ("silu", True): 2}  # activation, gated -> code
 
 
+# --- the structures of step.c and search.c ---
+
+
+def _each(kind: type[ctypes._SimpleCData[Any]], *names: str) -> list[tuple[str, type[ctypes._SimpleCData[Any]]]]:
+    return [(name, kind) for name in names]
+
+
 class CLinear(ctypes.Structure):
     """y = x W + b."""
 
     _fields_ = (
-        ("panels", c_void_p),
-        ("scales", c_void_p),
-        ("bias", c_void_p),
-        ("sums", c_void_p),
-        ("inputs", c_int32),
-        ("outputs", c_int32),
-        ("bytes", c_int32),
+        *_each(c_void_p, "panels", "scales", "bias", "sums"),
+        *_each(c_int32, "inputs", "outputs", "bytes"),
     )
 
 
 class CNorm(ctypes.Structure):
     """One norm, or none."""
 
-    _fields_ = (("gain", c_void_p), ("shift", c_void_p), ("eps", c_float), ("kind", c_int32))
+    _fields_ = (*_each(c_void_p, "gain", "shift"), ("eps", c_float), ("kind", c_int32))
 
 
 class CResidual(ctypes.Structure):
@@ -63,17 +68,9 @@ class CAttention(ctypes.Structure):
     """One attention layer."""
 
     _fields_ = (
-        ("project", CLinear),
-        ("output", CLinear),
-        ("source", CLinear),
-        ("sin", c_void_p),
-        ("cos", c_void_p),
-        ("bias", c_void_p),
-        ("heads", c_int32),
-        ("kv_heads", c_int32),
-        ("key_dim", c_int32),
-        ("value_dim", c_int32),
-        ("positions", c_int32),
+        *(("project", CLinear), ("output", CLinear), ("source", CLinear)),
+        *_each(c_void_p, "sin", "cos", "bias"),
+        *_each(c_int32, "heads", "kv_heads", "key_dim", "value_dim", "positions"),
         ("scale", c_float),
     )
 
@@ -88,12 +85,8 @@ class CBlock(ctypes.Structure):
     """One block."""
 
     _fields_ = (
-        ("residual_self", CResidual),
-        ("residual_cross", CResidual),
-        ("residual_feed_forward", CResidual),
-        ("self", CAttention),
-        ("cross", CAttention),
-        ("feed_forward", CFeedForward),
+        *(("residual_self", CResidual), ("residual_cross", CResidual), ("residual_feed_forward", CResidual)),
+        *(("self", CAttention), ("cross", CAttention), ("feed_forward", CFeedForward)),
     )
 
 
@@ -101,11 +94,8 @@ class CStack(ctypes.Structure):
     """Blocks, the norm after them, and the output."""
 
     _fields_ = (
-        ("blocks", POINTER(CBlock)),
-        ("final_norm", CNorm),
-        ("output", CLinear),
-        ("layers", c_int32),
-        ("dim", c_int32),
+        *(("blocks", POINTER(CBlock)), ("final_norm", CNorm), ("output", CLinear)),
+        *_each(c_int32, "layers", "dim"),
     )
 
 
@@ -113,16 +103,9 @@ class CCache(ctypes.Structure):
     """Keys and values of the tokens that were read, in slots."""
 
     _fields_ = (
-        ("keys", c_void_p),
-        ("values", c_void_p),
-        ("lists", c_void_p),
-        ("lengths", c_void_p),
-        ("firsts", c_void_p),
+        *_each(c_void_p, "keys", "values", "lists", "lengths", "firsts"),
         ("slots", c_int64),
-        ("length", c_int32),
-        ("stride", c_int32),
-        ("first", c_int32),
-        ("window", c_int32),
+        *_each(c_int32, "length", "stride", "first", "window"),
     )
 
 
@@ -130,64 +113,37 @@ class CMemory(ctypes.Structure):
     """Keys and values of the sources, for cross-attention."""
 
     _fields_ = (
-        ("keys", c_void_p),
-        ("values", c_void_p),
-        ("lists", c_void_p),
-        ("lengths", c_void_p),
-        ("sentence", c_void_p),
-        ("slots", c_int64),
-        ("stride", c_int32),
+        *_each(c_void_p, "keys", "values", "lists", "lengths", "sentence"),
+        *(("slots", c_int64), ("stride", c_int32)),
     )
 
 
 class CInput(ctypes.Structure):
     """The token embedding."""
 
-    _fields_ = (("table", c_void_p), ("positions", c_void_p), ("scale", c_float))
+    _fields_ = (*_each(c_void_p, "table", "positions"), ("scale", c_float))
 
 
 class CSearchSettings(ctypes.Structure):
     """Prompts, and how to search."""
 
     _fields_ = (
-        ("prompts", c_void_p),
-        ("max_tokens", c_void_p),
+        *_each(c_void_p, "prompts", "max_tokens"),
         ("length_penalty", c_double),
-        ("sentences", c_int32),
-        ("prompt", c_int32),
-        ("beam_width", c_int32),
-        ("n_best", c_int32),
-        ("stop", c_int32),
-        ("threads", c_int32),
+        *_each(c_int32, "sentences", "prompt", "beam_width", "n_best", "stop", "threads"),
     )
 
 
 class CSearchResults(ctypes.Structure):
     """The hypotheses that a search found."""
 
-    _fields_ = (
-        ("tokens", c_void_p),
-        ("logprobs", c_void_p),
-        ("scores", c_void_p),
-        ("lengths", c_void_p),
-        ("room", c_int32),
-    )
+    _fields_ = (*_each(c_void_p, "tokens", "logprobs", "scores", "lengths"), ("room", c_int32))
 
 
-STRUCTURES = (
-    CLinear,
-    CNorm,
-    CResidual,
-    CAttention,
-    CFeedForward,
-    CBlock,
-    CStack,
-    CCache,
-    CMemory,
-    CInput,
-    CSearchSettings,
-    CSearchResults,
-)  # in the order of `clearhead_structure_size`
+STRUCTURES = (  # in the order of `clearhead_structure_size`
+    *(CLinear, CNorm, CResidual, CAttention, CFeedForward, CBlock, CStack),
+    *(CCache, CMemory, CInput, CSearchSettings, CSearchResults),
+)
 
 
 class Layout:
@@ -216,17 +172,13 @@ class Layout:
     def _with_tables(self, length: int) -> CStack:
         blocks = type(self.blocks).from_buffer_copy(self.blocks)
         for block, layer in zip(blocks, self.layers, strict=True):
-            tables = self._tables(layer, length)
+            form = layer.relative.native_form(length)
+            assert form is not None
+            tables = (form.sin, form.cos, form.bias)
             block.self.sin, block.self.cos, block.self.bias = (x if x is None else self._keep(x) for x in tables)
             block.self.positions = length
         self._memory.append(blocks)
         return CStack(blocks, self.final_norm, self.output, len(blocks), self.layers[0].dim)
-
-    def _tables(self, layer: MultiHeadAttention, length: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """sin and cos (T, K/2) of rotary positions, and the bias (H, 2T - 1) of each distance."""
-        form = layer.relative.native_form(length)
-        assert form is not None
-        return form.sin, form.cos, form.bias
 
     def _block(self, block: nn.Module) -> CBlock:
         crosses = isinstance(block, DecoderBlock)
@@ -283,9 +235,8 @@ class Layout:
             scale = weight.abs().amax(1).clamp(min=1e-12) / 127  # (out,)
             weight, group = F.pad((weight / scale.unsqueeze(1)).round(), (0, -inputs % self.group)), self.group
             weight, sums = weight.to(torch.int8), weight.sum(1)
-        panels = weight.view(-1, self.panel, weight.size(1) // group, group).transpose(
-            1, 2
-        )  # (…, in / group, panel, group)
+        panels = weight.view(-1, self.panel, weight.size(1) // group, group)
+        panels = panels.transpose(1, 2)  # (…, in / group, panel, group)
         return CLinear(*map(self._keep, (panels, scale, bias, sums)), inputs, outputs, self.int8)
 
     def _keep(self, tensor: Tensor) -> int:
@@ -295,13 +246,15 @@ class Layout:
         return own.data_ptr()
 
 
-def is_decoder(network: object) -> TypeGuard[TransformerDecoder]:
-    """Whether it is a Transformer that generates token by token."""
-    return isinstance(network, TransformerDecoder)
+def unsupported_parts(network: object) -> list[str]:
+    """What keeps native code from stepping through a network: parts of its decoder without a native form."""
+    if not isinstance(network, TransformerDecoder):
+        return ["it is not a Transformer that generates tokens"]
+    return list(unsupported_in_stack(network.decoder_stack))
 
 
-def unsupported_parts(stack: nn.Module) -> Iterator[str]:
-    """The parts of a stack that have no native form."""
+def unsupported_in_stack(stack: nn.Module) -> Iterator[str]:
+    """The parts of a stack without a native form."""
     for part in stack.modules():
         if isinstance(part, MultiHeadAttention) and not isinstance(part.kernel, Fused):
             yield "a custom attention score or normalisation"
@@ -309,8 +262,10 @@ def unsupported_parts(stack: nn.Module) -> Iterator[str]:
             yield f"the positions {part.scheme}"
         if isinstance(part, Residual):
             yield from _unsupported_residual(part)
-        if isinstance(part, FeedForwardLayer) and not _knows_feed_forward(part):
-            yield "an activation of its own"
+        if isinstance(part, FeedForwardLayer):
+            form = part.native_form()
+            if form is None or (form.activation, form.gate is not None) not in ACTIVATIONS:
+                yield "an activation of its own"
 
 
 def _unsupported_residual(residual: Residual) -> Iterator[str]:
@@ -323,6 +278,54 @@ def _unsupported_residual(residual: Residual) -> Iterator[str]:
             yield f"the norm {type(norm).__name__}"
 
 
-def _knows_feed_forward(part: FeedForwardLayer) -> bool:
-    form = part.native_form()
-    return form is not None and (form.activation, form.gate is not None) in ACTIVATIONS
+# --- token vectors ---
+
+
+class TokenVectors:
+    """Token vectors as native code computes them: a row of the table, scaled, plus the vector of its position."""
+
+    def __init__(self, embed: TokenInput, *, concatenated: bool):
+        self.embed, self.concatenated = embed, concatenated
+        self.positions = torch.empty(1, 0, 0)  # (1, positions, D)
+        self._older: list[Tensor] = []  # shorter tables: another thread may still compute with them
+        self._lock = Lock()
+
+    def reach(self, end: int) -> bool:
+        """Make the table at least this long; False where position vectors are not added, or end before."""
+        if self.concatenated or not self.embed.positions.is_added:
+            return False
+        if end > self.positions.size(1):
+            room = min(2 * end, self.embed.positions.max_length or 2 * end)
+            if end > room:
+                return False
+            with self._lock, torch.inference_mode():
+                if room > self.positions.size(1):  # no other thread has made it longer meanwhile
+                    zeros = self.embed.tokens.table.weight.new_zeros(1, room, self.embed.tokens.dim)
+                    self._older.append(self.positions)
+                    self.positions = self.embed.positions(zeros)
+        return True
+
+    def embed_tokens(self, ids: Tensor, start: int) -> Tensor:
+        """Tokens (B, T) from position `start` on -> (B, T, D), as the model embeds them."""
+        end = start + ids.size(1)
+        if not self.reach(end):
+            whole: Tensor = self.embed(ids, start=start)
+            return whole.contiguous()
+        return self._table_rows(ids) + self.positions[:, start:end]
+
+    def embed_at(self, ids: Tensor, starts: Tensor) -> Tensor:
+        """The same for rows that start at unequal positions (B,)."""
+        if not self.reach(int(starts.max()) + ids.size(1)):
+            rows = zip(ids, starts.tolist(), strict=True)
+            return torch.cat([self.embed_tokens(row.unsqueeze(0), start) for row, start in rows])
+        places = starts.unsqueeze(1) + torch.arange(ids.size(1))  # (B, T)
+        return self._table_rows(ids) + self.positions[0][places]
+
+    def _table_rows(self, ids: Tensor) -> Tensor:
+        tokens = self.embed.tokens
+        return torch.embedding(tokens.table.weight, ids).mul_(tokens.scale)
+
+    def structure(self) -> CInput:
+        """The same for native code, as far as the table reaches."""
+        added = self.positions.data_ptr() if self.embed.positions.has_vectors else None
+        return CInput(self.embed.tokens.table.weight.data_ptr(), added, self.embed.tokens.scale)

@@ -1,6 +1,6 @@
 """A figure: its size, fonts and colours, and how it is saved as SVG, PDF or PNG.
 
-    with sheet(SLIDE, 5.6) as fig:
+    with new_figure(SLIDE, 5.6) as fig:
         fig.add_subplot().imshow(...)
     Figure(fig).save("head.svg")
 
@@ -12,14 +12,12 @@ the first figure is drawn.
 from __future__ import annotations
 
 import io
-import math
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unicodedata import east_asian_width
 
 from clearhead.errors import ConfigError
 
@@ -39,25 +37,10 @@ INK, GREY, PALE = "#1a1a1a", "#6b6b6b", "#ececec"
 
 # The first font that has a letter draws it; those that are not installed are skipped.
 FONTS = (
-    "DejaVu Sans",
-    "Noto Sans",
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Noto Sans CJK KR",
-    "Noto Sans Arabic",
-    "Noto Sans Hebrew",
-    "Noto Sans Devanagari",
-    "Noto Sans Thai",
-    "WenQuanYi Zen Hei",
-    "Hiragino Sans",
-    "PingFang SC",
-    "Apple SD Gothic Neo",
-    "Microsoft YaHei",
-    "Yu Gothic",
-    "Malgun Gothic",
-    "Nirmala UI",
-    "Arial Unicode MS",
-)
+    "DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "Noto Sans Arabic",
+    "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai", "WenQuanYi Zen Hei", "Hiragino Sans", "PingFang SC",
+    "Apple SD Gothic Neo", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Nirmala UI", "Arial Unicode MS",
+)  # fmt: skip
 
 
 class Figure:
@@ -89,7 +72,7 @@ class Figure:
 
 
 @contextmanager
-def sheet(width: float, height: float) -> Iterator[MplFigure]:
+def new_figure(width: float, height: float) -> Iterator[MplFigure]:
     """An empty matplotlib figure of this size in inches, with fonts to match while it is drawn on."""
     from matplotlib.figure import Figure as MplFigure
 
@@ -106,7 +89,7 @@ def panels(count: int, width: float, title: str = "") -> Iterator[tuple[MplFigur
     """A figure with `count` plots beside each other; below each other in the column of a paper."""
     beside = width > NARROW
     height = 0.62 * width * count + 0.3
-    with sheet(width, min(SLIDE_HEIGHT, 1.15 / count) * width if beside else height) as fig:
+    with new_figure(width, min(SLIDE_HEIGHT, 1.15 / count) * width if beside else height) as fig:
         fig.suptitle(title, x=0.01, ha="left")
         plots = fig.subplots(1 if beside else count, count if beside else 1, squeeze=False)
         for axes in plots.flat:
@@ -129,30 +112,6 @@ def font_size(width: float) -> float:
     (14.0, 7.0)
     """
     return round(min(16.0, max(6.5, 7 + 7 * (width - COLUMN) / (SLIDE - COLUMN))), 2)
-
-
-def token_label(token: str, longest: int = 18) -> str:
-    """A token as a label: without blanks around it, with a sign for what is blank, cut if it is long.
-
-    >>> token_label("\\n"), token_label("▁the"), token_label("internationalisation", 8)
-    ('⏎', 'the', 'interna…')
-    """
-    shown = token.replace("▁", " ").replace("\n", "⏎").replace("\t", "⇥").strip(" ") or "␣"
-    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
-
-
-def text_cells(text: str) -> int:
-    """The width of a text in narrow letters: 漢 counts as 2."""
-    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
-
-
-def label_step(count: int, room: float, size: float) -> int:
-    """Show one label of how many, if each takes `size` of the room.
-
-    >>> label_step(count=40, room=100, size=10)
-    4
-    """
-    return max(1, math.ceil(count * size / max(room, 1)))
 
 
 def axes_size(axes: Axes) -> tuple[float, float]:

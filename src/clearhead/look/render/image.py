@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from clearhead.errors import ShapeError
-from clearhead.look.render.figure import NARROW, SLIDE, Figure, font_size, max_height, sheet
+from clearhead.look.render.figure import NARROW, SLIDE, Figure, font_size, max_height, new_figure
 from clearhead.look.render.matrix import draw_colorbar
 
 if TYPE_CHECKING:
@@ -35,9 +34,11 @@ def image_overlays(image: Tensor, maps: Mapping[str, Tensor], *, title: str = ""
     count = 1 + len(maps)
     across = _columns(count, 6 if width > NARROW else 3)
     each = 0.88 * width / across * image.size(0) / image.size(1) + 2.2 * font_size(width) / 72
-    with sheet(width, min(max_height(width, 1.8), -(-count // across) * each + 2.5 * font_size(width) / 72)) as fig:
+    height = -(-count // across) * each + 2.5 * font_size(width) / 72
+    with new_figure(width, min(max_height(width, 1.8), height)) as fig:
         plots = _empty_grid(fig, count, across, title)
-        _draw_image(plots.flat[0], image)
+        pixels = image.expand(-1, -1, 3) if image.size(-1) == 1 else image
+        plots.flat[0].imshow(pixels.numpy(), interpolation="nearest")
         plots.flat[0].set_title("image", fontsize=0.9 * font_size(width), pad=3)
         for axes, (name, shares) in zip(plots.flat[1:], maps.items(), strict=False):
             _draw_overlay(axes, image, shares)
@@ -53,7 +54,7 @@ def pattern_grid(patterns: Tensor, shares: Tensor, *, title: str = "", width: fl
         raise ShapeError(f"{tuple(patterns.shape)} patterns do not fit {shares.numel()} shares: give one for each")
     across = _columns(count, 8 if width > NARROW else 4)
     height = -(-count // across) * (0.95 * width / across + 1.8 * font_size(width) / 72) + 0.3
-    with sheet(width, min(max_height(width, 1.8), height)) as fig:
+    with new_figure(width, min(max_height(width, 1.8), height)) as fig:
         plots = _empty_grid(fig, count, across, title)
         for axes, pattern, share in zip(plots.flat, patterns, shares.tolist(), strict=False):
             _draw_pattern(axes, pattern)
@@ -67,7 +68,6 @@ def _columns(count: int, most: int) -> int:
 
 
 def _empty_grid(fig: MplFigure, count: int, across: int, title: str) -> Any:
-    """An array of axes without frames."""
     if title:
         fig.suptitle(title, x=0.01, ha="left")
     plots = fig.subplots(-(-count // across), across, squeeze=False)
@@ -76,13 +76,7 @@ def _empty_grid(fig: MplFigure, count: int, across: int, title: str) -> Any:
     return plots
 
 
-def _draw_image(axes: Axes, image: Tensor) -> None:
-    pixels = image.expand(-1, -1, 3) if image.size(-1) == 1 else image
-    axes.imshow(pixels.numpy(), interpolation="nearest")
-
-
 def _draw_overlay(axes: Axes, image: Tensor, shares: Tensor) -> None:
-    """The map in colours over the image in grey."""
     height, width = image.shape[:2]
     grey = image.float().mean(-1) / 255
     axes.imshow(grey.numpy(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
@@ -103,5 +97,4 @@ def _draw_pattern(axes: Axes, pattern: Tensor) -> None:
     if pattern.size(-1) == 3:
         axes.imshow((pattern / most / 2 + 0.5).clamp(0, 1).numpy(), interpolation="nearest")
     else:
-        signed = torch.as_tensor(pattern).mean(-1)
-        axes.imshow(signed.numpy(), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
+        axes.imshow(pattern.mean(-1).numpy(), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")

@@ -24,15 +24,11 @@ from clearhead.look.render.figure import (
     Figure,
     axes_font_size,
     axes_size,
-    drawn_size,
-    figure_of,
     font_size,
-    label_step,
     max_height,
-    sheet,
-    text_cells,
-    token_label,
+    new_figure,
 )
+from clearhead.look.render.labels import label_all_edges, label_edges, label_step, token_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +112,7 @@ def heatmap(
         )
     line = font_size(width) / 72
     height = min(max_height(width, 1.0), max(1.1 * width / 3, 9 * line + 2.2 * line * len(rows)))
-    with sheet(width, height) as fig:
+    with new_figure(width, height) as fig:
         axes = fig.add_subplot()
         scale = scale or Scale.of(values)
         image = draw_matrix(axes, values, scale, visible)
@@ -202,7 +198,7 @@ def small_multiples(
     down = math.ceil(len(matrices) / math.ceil(math.sqrt((2 if width > NARROW else 1) * len(matrices))))
     across = math.ceil(len(matrices) / down)
     grid = [matrices[first : first + across] for first in range(0, len(matrices), across)]
-    with sheet(width, _grid_height(grid, width)) as fig:
+    with new_figure(width, _grid_height(grid, width)) as fig:
         plots = _draw_grid(fig, grid, visible, title, label)
         for axes, name in zip(plots.flat, names, strict=False):
             axes.set_title(token_label(name, 24), fontsize=0.9 * font_size(width), pad=3)
@@ -218,7 +214,7 @@ def layer_head_grid(
     if not layers:
         raise ShapeError("there is no layer to draw: give the weights of at least one")
     grid = [list(layer) for layer in layers]
-    with sheet(width, _grid_height(grid, width)) as fig:
+    with new_figure(width, _grid_height(grid, width)) as fig:
         plots = _draw_grid(fig, grid, visible, title, "attention weight")
         size = 0.9 * font_size(width)
         wide, high = 0.8 * fig.get_size_inches() * 72
@@ -267,49 +263,3 @@ def _label_outer(plots: Any, rows: Sequence[str], columns: Sequence[str], count:
         ],
         top=False,
     )
-
-
-# --- labels at the edges ---
-
-
-def label_edges(axes: Axes, rows: Sequence[str] = (), columns: Sequence[str] = (), top: bool = True) -> None:
-    """Label the rows and columns of a matrix, as many as there is room for."""
-    label_all_edges([(axes, rows, columns)], top)
-
-
-def label_all_edges(matrices: Sequence[tuple[Axes, Sequence[str], Sequence[str]]], top: bool) -> None:
-    """Label several matrices of one figure, each with its rows and columns."""
-    named = [(axes, [*map(token_label, rows)], [*map(token_label, columns)]) for axes, rows, columns in matrices]
-    for axes, rows, columns in named:  # first only the longest labels: they decide how much room the matrix has
-        axes.tick_params(length=0, labeltop=top, labelbottom=not top)
-        _label_rows(axes, rows, _longest(rows))
-        _label_columns(axes, columns, _longest(columns), 90, top)
-    figure_of(matrices[0][0]).draw_without_rendering()
-    for axes, rows, columns in named:
-        (width, height), line = drawn_size(axes), 1.25 * 0.9 * axes_font_size(axes)
-        _label_rows(axes, rows, range(0, len(rows), label_step(len(rows), height, line)))
-        angle, size = _rotation(columns, width, line)
-        _label_columns(axes, columns, range(0, len(columns), label_step(len(columns), width, size)), angle, top)
-
-
-def _rotation(labels: Sequence[str], width: float, line: float) -> tuple[int, float]:
-    """The angle at which labels fit above their columns, and the room that each then takes."""
-    each = width / max(1, len(labels))
-    widest = 0.55 * line * max((text_cells(label) for label in labels), default=0)
-    if widest < each or widest <= line:  # a single letter needs no more room upright than turned
-        return 0, max(widest, 0.7 * line)
-    return (45, 1.5 * line) if 1.5 * line <= each else (90, line)
-
-
-def _label_rows(axes: Axes, labels: Sequence[str], places: Sequence[int]) -> None:
-    axes.set_yticks(places, [labels[place] for place in places])
-
-
-def _label_columns(axes: Axes, labels: Sequence[str], places: Sequence[int], angle: int, top: bool) -> None:
-    """Slanted labels begin at their column above the matrix, and end at it below."""
-    slanted: dict[str, Any] = {"ha": "left" if top else "right", "rotation_mode": "anchor"}
-    axes.set_xticks(places, [labels[place] for place in places], rotation=angle, **(slanted if angle == 45 else {}))
-
-
-def _longest(labels: Sequence[str]) -> Sequence[int]:
-    return sorted(range(len(labels)), key=lambda place: text_cells(labels[place]))[-1:]

@@ -121,7 +121,6 @@ def _signs(console: Console, blocks: str, ascii_signs: str) -> str:
 
 
 def _sign(share: float, signs: str) -> str:
-    """The sign for a number between 0 and 1."""
     return signs[min(len(signs) - 1, max(0, round(share * (len(signs) - 1))))]
 
 

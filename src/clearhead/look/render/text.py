@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from clearhead.errors import ShapeError
-from clearhead.look.render.figure import (
-    SLIDE,
-    Figure,
-    axes_size,
-    font_size,
-    installed_fonts,
-    sheet,
-    text_cells,
-    token_label,
-)
+from clearhead.look.render.figure import SLIDE, Figure, axes_size, font_size, installed_fonts, new_figure
+from clearhead.look.render.labels import text_cells, token_label
 from clearhead.look.render.matrix import Scale, draw_colorbar
 
 if TYPE_CHECKING:
@@ -51,7 +43,7 @@ def coloured_text(
     if values.shape != (len(tokens),) or not tokens:
         raise ShapeError(f"{tuple(values.shape)} numbers cannot colour {len(tokens)} tokens: give one for each")
     scale = Scale.of(values)
-    with sheet(width, width / 4) as fig:
+    with new_figure(width, width / 4) as fig:
         axes = fig.add_subplot()
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from clearhead.data import read
 from clearhead.errors import ConfigError, ProbeError, ShapeError, nearest
+from clearhead.look.record import rounded
 from clearhead.look.render.figure import SLIDE, Figure
 from clearhead.look.render.terminal import show_heights, show_table
 from clearhead.look.render.text import coloured_text
-from clearhead.look.serialize import rounded
 from clearhead.look.units import (
     FEATURES,
     Direction,
@@ -172,7 +172,6 @@ def _measured_text(model: Model, options: ViewOptions) -> tuple[list[int], list[
 
 
 def _tokenize(model: Model, text: str) -> tuple[list[int], list[str]]:
-    """Ids, and the piece of text of each."""
     ids = model.tokenizer.encode(text)
     return ids, [model.tokenizer.decode([number]) for number in ids]
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.record import LookRecord
 from clearhead.look.view import VIEWS, ViewOptions
-from clearhead.look.views.rollout import HeadFusion, Rollout, head_fusion, mixtures, self_attention
+from clearhead.look.views.rollout import HeadFusion, Rollout, head_fusion, layer_mixtures, self_attention
 
 CAPACITY = 2**30  # of an edge of weight 1: SciPy computes with integers
 
@@ -53,7 +53,7 @@ def flow(
 
     With `tokens` only the rows of these output tokens: (len(tokens), T).
     """
-    capacities = torch.stack(mixtures(weights, heads, residual))  # (L, T, T)
+    capacities = torch.stack(layer_mixtures(weights, heads, residual))  # (L, T, T)
     if capacities.dim() != 3:
         raise ShapeError(f"weights of shape {tuple(weights[0].shape)} are a batch; compute one example at a time")
     layers, length, _ = capacities.shape

@@ -24,9 +24,7 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.interventions import patched
 from clearhead.look.probes import capture
-from clearhead.look.record import LookRecord
-from clearhead.look.render.matrix import Window
-from clearhead.look.serialize import rounded
+from clearhead.look.record import LookRecord, rounded
 from clearhead.look.view import VIEWS, ViewOptions
 from clearhead.look.views.relevance import AttributionView, answer_position, choose_answer
 
@@ -36,25 +34,16 @@ Answer = Callable[[list[Tensor]], Tensor]  # points -> the logit of the answer, 
 
 
 @VIEWS.register("gradients")
-@dataclass(frozen=True, eq=False)
 class Gradients(AttributionView):
     """What an answer owes to each token, without attention."""
 
     label = "integrated gradients"
 
-    look: LookRecord
-    found: Contributions
-    values: dict[str, Tensor]
-    columns: Window = None
-
     @classmethod
     def of(cls, look: LookRecord, options: ViewOptions) -> Self:
         found = integrated_gradients(look.require_network(), look.inputs, answer_position(look, options))
         values = {f"{stack}.self": each[0].detach() for stack, each in found.tokens.items()}
-        return cls(look, found, values, options.columns)
-
-    def to_json(self) -> dict[str, Any]:
-        return self.found.to_json()
+        return cls(look, found.to_json(), values, options.columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +65,7 @@ class Contributions:
 
 
 def integrated_gradients(
-    model: nn.Module,
-    inputs: Sequence[Tensor],
-    position: int = -1,
-    choice: Tensor | int | None = None,
-    steps: int = 64,
+    model: nn.Module, inputs: Sequence[Tensor], position: int = -1, choice: Tensor | int | None = None, steps: int = 64
 ) -> Contributions:
     """The contributions of the input tokens of each stack to the answer at a position: the likeliest, or `choice`."""
     with torch.no_grad(), capture(model, "*.embedded") as embedded:

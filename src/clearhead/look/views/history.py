@@ -1,38 +1,94 @@
-"""Attention during training: the weights of one fixed example at every evaluation of a run.
+"""Attention as it is learned: the weights of one validation example, written at every evaluation of a training.
 
-Training writes one file at each evaluation, RUN/attention/step-00000500.safetensors (`look/attention_log.py`);
-a history is all of them:
+    RUN/attention/step-00000500.safetensors     decoder.1.cross (H, T, S) in float16, and so on for every layer;
+                                                the metadata holds the token strings at the edges of each kind
 
     history = read_history(run / "attention")
     history.weights["decoder.cross"][1]          # (N, H, T, S): layer 1 at every evaluation
+
+The weights are those of the explicit equation, for a text of at most `inputs.MAX_LOGGED` tokens. Nothing random is
+used, and the same model gives the same bytes.
 
     N evaluations, H heads, T queries, S keys
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from clearhead.errors import ProbeError
-from clearhead.look.attention_log import AttentionSnapshot, read_attention
-from clearhead.look.inputs import Edges
-from clearhead.look.record import KINDS, span
+from clearhead.errors import ProbeError, RunError
+from clearhead.files import read_tensors, write_errors, write_tensors
+from clearhead.look.build import run_probes
+from clearhead.look.inputs import Edges, PreparedInput
+from clearhead.look.probes import probes
+from clearhead.look.record import KINDS, index_range, rounded
 from clearhead.look.render.figure import NARROW, SLIDE, Figure
 from clearhead.look.render.matrix import small_multiples
 from clearhead.look.render.terminal import show_matrix
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 FORMAT = "clearhead-history-1"
+MAX_PATCHES = 65  # logged tokens of an image: 8 × 8 patches after a class token
+
+
+# --- written during training ---
+
+
+@dataclass(frozen=True)
+class AttentionSnapshot:
+    """The attention weights of one evaluation."""
+
+    weights: dict[str, Tensor]  # encoder.0.self, decoder.1.cross, …: (H, T, S) float16
+    edges: dict[str, Edges]  # encoder.self, decoder.cross, …
+
+
+def log_attention(folder: Path, step: int, model: nn.Module, example: PreparedInput) -> None:
+    """Write the attention weights of an example; nothing for a model without attention."""
+    weights = attention_weights(model, example)
+    if not weights:
+        return
+    stored = {name: each[:, :MAX_PATCHES, :MAX_PATCHES].half().cpu().contiguous() for name, each in weights.items()}
+    kinds = sorted({_kind(name) for name in weights})
+    edges = {kind: [list(tokens[:MAX_PATCHES]) for tokens in example.edges[kind]] for kind in kinds}
+    with write_errors(folder):
+        folder.mkdir(exist_ok=True)
+    # One entry only: safetensors writes several in no fixed order.
+    write_tensors(folder / f"step-{step:08d}.safetensors", stored, {"edges": json.dumps(edges, ensure_ascii=False)})
+
+
+def read_attention(path: Path) -> AttentionSnapshot:
+    """Read what `log_attention` wrote."""
+    weights, metadata = read_tensors(path)
+    if "edges" not in metadata:
+        raise RunError(f"{path} is not a file of attention weights: its metadata has no tokens")
+    edges = {kind: (rows, columns) for kind, (rows, columns) in json.loads(metadata["edges"]).items()}
+    return AttentionSnapshot(weights, edges)
+
+
+def attention_weights(model: nn.Module, example: PreparedInput) -> dict[str, Tensor]:
+    """The weights of every attention layer, (H, T, S), by stack, layer and kind; in evaluation mode."""
+    names = [name for name in probes(model) if name.endswith(".weights")]
+    seen = run_probes(model, example.inputs, *names) if names else {}
+    return {name.removesuffix(".weights"): weights[0] for name, weights in seen.items()}
+
+
+def _kind(name: str) -> str:
+    """decoder.1.cross -> decoder.cross."""
+    stack, _, kind = name.split(".")
+    return f"{stack}.{kind}"
+
+
+# --- the view ---
 
 
 @VIEWS.register("history")
@@ -96,10 +152,10 @@ class History(View):
             ("head", head or 0, self.weights[kind][0].size(1)),
         ):
             if not 0 <= number < count:
-                raise ProbeError(f"{kind} of this run has no {what} {number}; choose from {span(count)}")
+                raise ProbeError(f"{kind} of this run has no {what} {number}; choose from {index_range(count)}")
         weights = self.weights[kind][layer]  # (N, H, T, S)
         shown = weights.mean(1) if head is None else weights[:, head]  # (N, T, S)
-        chosen = spread(len(self.steps), 8 if width > NARROW else 4)
+        chosen = evenly_spaced(len(self.steps), 8 if width > NARROW else 4)
         which = "mean of its heads" if head is None else f"head {head}"
         rows, columns = self.edges[kind]
         return small_multiples(
@@ -148,10 +204,10 @@ def _layers(kind: str, names: Mapping[str, Tensor]) -> list[str]:
     return [f"{stack}.{number}.{part}" for number in numbers]
 
 
-def spread(count: int, most: int) -> list[int]:
+def evenly_spaced(count: int, most: int) -> list[int]:
     """At most `most` of `count` indices, evenly spread, with the first and the last.
 
-    >>> spread(10, 4)
+    >>> evenly_spaced(10, 4)
     [0, 3, 6, 9]
     """
     few = min(count, most)

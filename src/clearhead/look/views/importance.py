@@ -20,11 +20,12 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, ShapeError, nearest
 from clearhead.look.interventions import attention_layers, heads_off
-from clearhead.look.record import KINDS
+from clearhead.look.probes import removing
+from clearhead.look.record import KINDS, rounded
 from clearhead.look.render.figure import SLIDE, Figure, panels
-from clearhead.look.render.matrix import Scale, draw_colorbar, draw_matrix, label_edges, write_numbers
+from clearhead.look.render.labels import label_edges
+from clearhead.look.render.matrix import Scale, draw_colorbar, draw_matrix, write_numbers
 from clearhead.look.render.terminal import show_heads
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, Loss, Model, View, ViewOptions
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss,
     total, count, examples = 0.0, 0.0, 0
     total_slopes: dict[str, Tensor] = {}
     for batch in batches:
-        with torch.enable_grad(), gates(model, layers) as by_layer:
+        with torch.enable_grad(), head_gates(model, layers) as by_layer:
             value, counted = loss(model, batch)
             slopes = torch.autograd.grad(value, list(by_layer.values()))
         for name, slope in zip(by_layer, slopes, strict=True):
@@ -125,28 +126,24 @@ def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss,
 
 
 @contextmanager
-def gates(model: nn.Module, layers: str = "*") -> Iterator[dict[str, Tensor]]:
+def head_gates(model: nn.Module, layers: str = "*") -> Iterator[dict[str, Tensor]]:
     """Multiply the output of each head by 1, which has a gradient: (B, H) for each layer, once it has computed."""
     made: dict[str, Tensor] = {}
 
-    def gate(name: str) -> Any:
+    def gate(name: str) -> Callable[..., Tensor]:
         def multiply(_kernel: nn.Module, _inputs: Any, mixed: Tensor) -> Tensor:
             made[name] = mixed.new_ones(mixed.shape[:2]).requires_grad_()
             return mixed * made[name][:, :, None, None]
 
         return multiply
 
-    hooks = [kernel.register_forward_hook(gate(name)) for name, (kernel, _) in attention_layers(model, layers).items()]
-    try:
+    found = attention_layers(model, layers).items()
+    with removing(kernel.register_forward_hook(gate(name)) for name, (kernel, _) in found):
         yield made
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @torch.no_grad()
 def _mean_loss(model: nn.Module, batches: Sequence[Any], loss: Loss) -> float:
-    """The mean over the tokens or examples of all batches."""
     total, count = 0.0, 0.0
     for batch in batches:
         value, counted = loss(model, batch)

@@ -25,12 +25,12 @@ from torch.nn import functional as F
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.probes import capture, probes
+from clearhead.look.record import rounded
 from clearhead.look.render.figure import SLIDE, Figure
 from clearhead.look.render.matrix import heatmap
 from clearhead.look.render.terminal import head_labels, show_heads
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
-from clearhead.models.base import Model as CausalModel
+from clearhead.models.build import Model as CausalModel
 
 if TYPE_CHECKING:
     from rich.console import Console

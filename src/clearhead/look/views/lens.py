@@ -17,21 +17,11 @@ from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.probes import capture, stacks
-from clearhead.look.record import LookRecord
-from clearhead.look.render.figure import (
-    SLIDE,
-    Figure,
-    axes_font_size,
-    axes_size,
-    font_size,
-    max_height,
-    sheet,
-    text_cells,
-    token_label,
-)
-from clearhead.look.render.matrix import Scale, Window, draw_colorbar, draw_matrix, label_edges, window_slice
+from clearhead.look.record import LookRecord, rounded
+from clearhead.look.render.figure import SLIDE, Figure, axes_font_size, axes_size, font_size, max_height, new_figure
+from clearhead.look.render.labels import label_edges, text_cells, token_label
+from clearhead.look.render.matrix import Scale, Window, draw_colorbar, draw_matrix, window_slice
 from clearhead.look.render.terminal import show_matrix
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, LookView, ViewOptions
 from clearhead.nn import Decoder, Encoder, SequenceOutput, TokenOutput
 
@@ -111,7 +101,7 @@ class Lens(LookView):
         shown = window_slice(self.columns, len(self.tokens), "columns")
         probability, best = probability[:, shown].flip(0), best[:, shown].flip(0)
         line = font_size(width) / 72
-        with sheet(width, min(max_height(width, 1.3), (2.0 * len(probability) + 7) * line)) as fig:
+        with new_figure(width, min(max_height(width, 1.3), (2.0 * len(probability) + 7) * line)) as fig:
             axes = fig.add_subplot()
             scale = Scale(0.0, 1.0)
             draw_colorbar(fig, draw_matrix(axes, probability, scale), axes, "probability")

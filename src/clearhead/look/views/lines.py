@@ -13,17 +13,8 @@ import torch
 from torch import Tensor
 
 from clearhead.look.record import KINDS, LookRecord
-from clearhead.look.render.figure import (
-    COLOURS,
-    SLIDE,
-    Figure,
-    font_size,
-    label_step,
-    max_height,
-    sheet,
-    text_cells,
-    token_label,
-)
+from clearhead.look.render.figure import COLOURS, SLIDE, Figure, font_size, max_height, new_figure
+from clearhead.look.render.labels import label_step, text_cells, token_label
 from clearhead.look.view import VIEWS, ViewOptions
 from clearhead.look.views.heads import Heads
 
@@ -71,7 +62,7 @@ def draw_lines(
     """weights (H, T, S), the number of each head, and the tokens of both columns."""
     most, line = max(len(rows), len(columns)), font_size(width) / 72
     height = min(max_height(width, 1.5), 1.6 * line * most + (5 + 1.5 * (len(heads) > 1)) * line)
-    with sheet(width, height) as fig:
+    with new_figure(width, height) as fig:
         axes = fig.add_subplot()
         side = _side([*rows, *columns], width)
         axes.set(xlim=(-side, 1 + side), ylim=(most - 0.5, -0.5), xticks=[], yticks=[])

@@ -3,7 +3,7 @@
 Each of the D entries of a patch's vector is the product of the patch with a filter. The components of these filters,
 the most important first, look like the filters that a convolutional network learns: edges, waves, colours.
 
-    P patch size, C channels, D width, K components
+    P patch size, C channels, D width, N vectors, K components
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
-from clearhead.errors import ProbeError
-from clearhead.look.components import principal_components
+from clearhead.errors import ProbeError, ShapeError
+from clearhead.look.record import rounded
 from clearhead.look.render.figure import SLIDE, Figure
 from clearhead.look.render.image import pattern_grid
 from clearhead.look.render.terminal import show_bars
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
 from clearhead.nn import PatchEmbedding
 
@@ -64,3 +64,30 @@ def patch_components(model: nn.Module, count: int = 28) -> Patches:
     found = principal_components(filters, min(count, *filters.shape))
     square = (embedding.patch, embedding.patch, embedding.channels)
     return Patches(filters.reshape(-1, *square), found.directions.reshape(-1, *square), found.shares)
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """Orthogonal directions, the one of largest variance first."""
+
+    mean: Tensor  # (D,)
+    directions: Tensor  # (K, D), each of length 1
+    shares: Tensor  # (K,): of the variance
+
+    def project(self, vectors: Tensor) -> Tensor:
+        """(N, D) -> (N, K): the coordinates along the directions."""
+        return (vectors - self.mean) @ self.directions.T
+
+
+def principal_components(vectors: Tensor, count: int) -> Components:
+    """vectors (N, D) -> their first components; the largest entry of each direction is positive."""
+    most = min(vectors.shape)
+    if not 1 <= count <= most:
+        raise ShapeError(f"{count} principal components of {tuple(vectors.shape)} numbers; choose from 1 to {most}")
+    vectors = vectors.detach().double()
+    mean = vectors.mean(0)
+    _, singular, directions = torch.linalg.svd(vectors - mean, full_matrices=False)  # (most,), (most, D)
+    largest = directions.abs().argmax(-1, keepdim=True)
+    directions = directions * directions.gather(-1, largest).sign()
+    shares = singular**2 / (singular**2).sum().clamp(min=torch.finfo(singular.dtype).tiny)
+    return Components(mean, directions[:count], shares[:count])

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ProbeError, ShapeError
+from clearhead.look.record import rounded
 from clearhead.look.render.figure import COLOURS, SLIDE, Figure, panels
 from clearhead.look.render.matrix import Scale, draw_colorbar, draw_matrix
 from clearhead.look.render.terminal import show_bars
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
 from clearhead.nn import PositionScheme
 

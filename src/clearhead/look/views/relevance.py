@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.interventions import Kernel, attention_layers
-from clearhead.look.record import LookRecord, span
+from clearhead.look.probes import removing
+from clearhead.look.record import LookRecord, index_range, rounded
 from clearhead.look.render.figure import SLIDE, Figure
 from clearhead.look.render.image import image_overlays
 from clearhead.look.render.matrix import Window, window_slice
 from clearhead.look.render.terminal import show_bars
 from clearhead.look.render.text import coloured_text
-from clearhead.look.serialize import rounded
 from clearhead.look.view import VIEWS, LookView, ViewOptions
 from clearhead.look.views.rollout import show_patches
 from clearhead.nn.attention import share_heads
@@ -38,18 +38,23 @@ if TYPE_CHECKING:
 FORMAT = "clearhead-relevance-1"
 
 
+@dataclass(frozen=True, eq=False)
 class AttributionView(LookView):
     """How much each token that was read contributed to one answer: over the image, or over the text."""
 
     label: ClassVar[str]
 
     look: LookRecord
+    data: dict[str, Any]  # as `to_json` returns it
     values: dict[str, Tensor]  # by kind of attention: (T,) or (S,)
-    columns: Window
+    columns: Window = None
 
     @property
     def title(self) -> str:
         return f"{self.label}: {self.look.output}"
+
+    def to_json(self) -> dict[str, Any]:
+        return self.data
 
     def show(self, console: Console) -> None:
         if (shares := self._patches()) is not None:
@@ -84,16 +89,10 @@ class AttributionView(LookView):
 
 
 @VIEWS.register("relevance")
-@dataclass(frozen=True, eq=False)
 class Relevance(AttributionView):
     """What an answer rests on, by attention and gradients."""
 
     label = "relevance"
-
-    look: LookRecord
-    found: RelevanceTables
-    values: dict[str, Tensor]
-    columns: Window = None
 
     @classmethod
     def of(cls, look: LookRecord, options: ViewOptions) -> Self:
@@ -104,10 +103,7 @@ class Relevance(AttributionView):
             row = 0 if kind == "encoder.self" and look.class_token else position
             if kind != "encoder.self" or "decoder.cross" not in found.tables:
                 values[kind] = table[0, row].detach()
-        return cls(look, found, values, options.columns)
-
-    def to_json(self) -> dict[str, Any]:
-        return self.found.to_json()
+        return cls(look, found.to_json(), values, options.columns)
 
 
 def answer_position(look: LookRecord, options: ViewOptions) -> int:
@@ -150,7 +146,7 @@ def explicit_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Compute with the explicit equation -> the weights (B, H, T, S) of each layer, with gradients."""
     seen: dict[str, Tensor] = {}
 
-    def recorder(name: str) -> Any:
+    def recorder(name: str) -> Callable[..., Tensor]:
         def compute(kernel: Kernel, inputs: tuple[Any, ...], _output: Tensor) -> Tensor:
             q, k, v, mask, offset, bias = inputs
             weights = kernel.explicit().weights(q, k, mask, offset, bias)
@@ -159,25 +155,22 @@ def explicit_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
 
         return compute
 
-    hooks = [kernel.register_forward_hook(recorder(name)) for name, (kernel, _) in attention_layers(model).items()]
-    try:
+    layers = attention_layers(model).items()
+    with removing(kernel.register_forward_hook(recorder(name)) for name, (kernel, _) in layers):
         yield seen
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def choose_answer(logits: Tensor, position: int = -1, choice: Tensor | int | None = None) -> tuple[Tensor, Tensor]:
     """Logits (B, T, V) or (B, V) -> those of one answer (B,), and its index (B,): by default the likeliest."""
     if logits.dim() == 3:
         if not -logits.size(1) <= position < logits.size(1):
-            raise ProbeError(f"there is no answer at position {position}; choose from {span(logits.size(1))}")
+            raise ProbeError(f"there is no answer at position {position}; choose from {index_range(logits.size(1))}")
         logits = logits[:, position]
     if choice is None:
         choice = logits.argmax(-1)
     choice = torch.as_tensor(choice, device=logits.device).expand(len(logits))
     if int(choice.min()) < 0 or int(choice.max()) >= logits.size(-1):
-        raise ProbeError(f"there is no answer {choice.tolist()}; choose from {span(logits.size(-1))}")
+        raise ProbeError(f"there is no answer {choice.tolist()}; choose from {index_range(logits.size(-1))}")
     return logits.gather(-1, choice.unsqueeze(-1)).squeeze(-1), choice
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor
@@ -39,14 +39,14 @@ FUSIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def rollout(weights: Sequence[Tensor], heads: HeadFusion = "mean", residual: float = 0.5) -> Tensor:
     """The weights (…, H, T, T) of every layer, first to last -> (…, T, T), each row sums to 1."""
-    mixed = mixtures(weights, heads, residual)
+    mixed = layer_mixtures(weights, heads, residual)
     rolled = mixed[0]
     for mixture in mixed[1:]:
         rolled = mixture @ rolled
     return rolled
 
 
-def mixtures(weights: Sequence[Tensor], heads: HeadFusion = "mean", residual: float = 0.5) -> list[Tensor]:
+def layer_mixtures(weights: Sequence[Tensor], heads: HeadFusion = "mean", residual: float = 0.5) -> list[Tensor]:
     """Â of every layer, (…, T, T): its heads fused, and the residual connection mixed in."""
     if not 0 <= residual <= 1:
         raise ConfigError(f"residual={residual:g} is not a share: choose a number from 0 to 1")
@@ -70,7 +70,7 @@ def fuse_heads(weights: Tensor, heads: HeadFusion = "mean") -> Tensor:
     return fused / fused.sum(-1, keepdim=True).clamp(min=torch.finfo(fused.dtype).tiny)
 
 
-def over_patches(shares: Tensor, grid: tuple[int, int], class_token: bool = True) -> Tensor:
+def patch_shares(shares: Tensor, grid: tuple[int, int], class_token: bool = True) -> Tensor:
     """(…, T, T), from a rollout, a flow or a relevance -> (…, rows, columns): the share of each patch in the answer.
 
     The row of the class token stands for the image, or the mean of all rows if there is none; the map sums to 1.
@@ -83,7 +83,7 @@ def over_patches(shares: Tensor, grid: tuple[int, int], class_token: bool = True
     return seen.reshape(*seen.shape[:-1], rows, columns)
 
 
-def share_on(mass: Tensor, marked: Tensor) -> Tensor:
+def share_of_mass(mass: Tensor, marked: Tensor) -> Tensor:
     """mass (…, rows, columns), marked pixels (…, height, width) boolean -> (…): the share of the mass on these.
 
     The mass of a patch is spread evenly over its pixels, so that a uniform map gives the share of marked pixels.
@@ -132,7 +132,7 @@ class Rollout(LookView):
         look = self.look
         if look.image is None or look.grid is None or self.kind != "encoder.self":
             return {}
-        return {name: over_patches(each, look.grid, look.class_token) for name, each in self.tables.items()}
+        return {name: patch_shares(each, look.grid, look.class_token) for name, each in self.tables.items()}
 
     def to_json(self) -> dict[str, Any]:
         tokens = self.look.attention[self.kind].rows
@@ -167,9 +167,9 @@ def self_attention(look: LookRecord, options: ViewOptions) -> str:
     return look.kind(options.kind or next(usual, None))
 
 
-def head_fusion(options: ViewOptions) -> Any:
+def head_fusion(options: ViewOptions) -> HeadFusion:
     """The way to fuse heads; `fuse_heads` refuses what it does not know."""
-    return options.method or "mean"
+    return cast(HeadFusion, options.method or "mean")
 
 
 def show_patches(console: Console, shares: Tensor, title: str) -> None:

@@ -99,9 +99,7 @@ def scaling(sizes: Sequence[int] = SIZES, keys: int = 32, queries: int = 512, se
         raise ShapeError(f"with keys={keys} every query looks at the same key; choose at least 2")
     draws = [_draw(size, keys, queries, seed) for size in sizes]
     return Scaling(
-        keys,
-        scaled=[sharpness(q, k, scaled_dot) for q, k in draws],
-        plain=[sharpness(q, k, dot) for q, k in draws],
+        keys, scaled=[sharpness(q, k, scaled_dot) for q, k in draws], plain=[sharpness(q, k, dot) for q, k in draws]
     )
 
 
@@ -110,18 +108,15 @@ def sharpness(q: Tensor, k: Tensor, score: Score) -> Sharpness:
     scores = score(q.unsqueeze(1), k).squeeze(1)  # (N, S)
     weights = softmax(scores)
     entropy = torch.special.entr(weights).sum(-1)  # (N,)
+    # ∂ a_i / ∂ s_j = a_i (1[i = j] - a_j)
+    jacobian = torch.diag_embed(weights) - weights.unsqueeze(-1) * weights.unsqueeze(-2)  # (N, S, S)
     return Sharpness(
         size=q.size(-1),
         variance=float(scores.var()),
         largest=float(weights.amax(-1).mean()),
         evenness=float(entropy.mean()) / math.log(k.size(-2)),
-        gradient=float(_jacobian(weights).norm(dim=(-2, -1)).mean()),
+        gradient=float(jacobian.norm(dim=(-2, -1)).mean()),
     )
-
-
-def _jacobian(weights: Tensor) -> Tensor:
-    """∂ a_i / ∂ s_j = a_i (1[i = j] - a_j): (N, S) -> (N, S, S)."""
-    return torch.diag_embed(weights) - weights.unsqueeze(-1) * weights.unsqueeze(-2)
 
 
 def _draw(size: int, keys: int, queries: int, seed: int) -> tuple[Tensor, Tensor]:

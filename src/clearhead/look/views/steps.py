@@ -24,10 +24,10 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.look.probes import stacks
-from clearhead.look.record import KINDS, AttentionRecord, LookRecord
-from clearhead.look.render.figure import GREY, NARROW, SLIDE, Figure, font_size, max_height, sheet, token_label
-from clearhead.look.render.matrix import Scale, draw_matrix, label_edges, write_numbers
-from clearhead.look.serialize import rounded
+from clearhead.look.record import KINDS, AttentionRecord, LookRecord, rounded
+from clearhead.look.render.figure import GREY, NARROW, SLIDE, Figure, font_size, max_height, new_figure
+from clearhead.look.render.labels import label_edges, token_label
+from clearhead.look.render.matrix import Scale, draw_matrix, write_numbers
 from clearhead.look.view import VIEWS, LookView, ViewOptions
 from clearhead.models.rnn import AttentionDecoder
 from clearhead.nn import (
@@ -38,7 +38,7 @@ from clearhead.nn import (
     Explicit,
     MultiHeadAttention,
     Residual,
-    additive,
+    additive_mask,
     attention,
     dot,
     pick_one,
@@ -49,7 +49,6 @@ from clearhead.nn.attention import Normalize, join_heads
 from clearhead.nn.scores import Score, score_equation
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MplFigure
     from matplotlib.gridspec import GridSpec
     from rich.console import Console
@@ -75,15 +74,18 @@ class Step:
 
     @property
     def source(self) -> str:
-        """The line of code."""
         return linecache.getline(str(PACKAGE / self.file), self.line).strip()
 
     def to_json(self) -> dict[str, Any]:
         """Nested lists; a masked score, which is -∞, is null."""
+        if self.value.isfinite().all():
+            value = rounded(self.value)
+        else:
+            value = [number if math.isfinite(number) else None for number in self.value.tolist()]
         return {
             "name": self.name,
             "equation": self.equation,
-            "value": _plain(self.value),
+            "value": value,
             "shape": list(self.value.shape),
             "labels": self.labels,
             "file": self.file,
@@ -152,7 +154,7 @@ class Steps(LookView):
         widths = (longest, width - longest) if beside else (1.0,)
         token = token_label(self.rows[self.query]) if self.rows else str(self.query)
         which = f"{KINDS.get(self.kind, self.kind)}, layer {self.layer}, head {self.head}"
-        with sheet(width, height) as fig:
+        with new_figure(width, height) as fig:
             fig.suptitle(f"{which}: the query of “{token}”", x=0.01, ha="left")
             grid = fig.add_gridspec(len(heights), len(widths), height_ratios=heights, width_ratios=widths)
             for number, step in enumerate(self.steps):
@@ -171,15 +173,12 @@ def _draw_step(fig: MplFigure, grid: GridSpec, number: int, step: Step, size: fl
     if step.value.dim() == 1:
         write_numbers(axes, shown, scale)
     if grid.ncols > 1:
-        _write_beside(fig.add_subplot(grid[number, 0]), number, step, size)
+        left = fig.add_subplot(grid[number, 0])
+        left.set_axis_off()
+        left.text(0, 0.55, f"{number + 1} {step.name}", va="bottom", fontsize=size, in_layout=False)
+        left.text(0, 0.45, step.equation, va="top", fontsize=EQUATION_SIZE * size, color=GREY, in_layout=False)
     else:
         axes.set_title(f"{number + 1} {step.name}   {step.equation}", fontsize=size, loc="left", pad=2)
-
-
-def _write_beside(axes: Axes, number: int, step: Step, size: float) -> None:
-    axes.set_axis_off()
-    axes.text(0, 0.55, f"{number + 1} {step.name}", va="bottom", fontsize=size, in_layout=False)
-    axes.text(0, 0.45, step.equation, va="top", fontsize=EQUATION_SIZE * size, color=GREY, in_layout=False)
 
 
 # --- the steps ---
@@ -199,7 +198,9 @@ def steps(look: LookRecord, layer: int, head: int, query: int, kind: str | None 
             found = [*_head_steps(inputs.through(own, query)), *_block_steps(look, block, kind, layer, query)]
         case AttentionDecoder():
             aligned = replace(inputs, score=stack.score, normalize=stack.normalize)
-            found = [*_head_steps(aligned), _state_step(look, query)]
+            code = (AttentionDecoder.align, "self.network(")
+            state = _step("state", "s_t = g(y_t, s_{t-1}, z)", look.hidden["decoder"][-1][query], code)
+            found = [*_head_steps(aligned), state]
         case _:
             found = _head_steps(inputs.with_known(seen.scores[layer][head, query], seen.weights[layer][head, query]))
     return Steps(kind, layer, head, query, found, seen.rows, seen.columns, f"{look.model}: {look.text}")
@@ -268,7 +269,7 @@ def _head_steps(inputs: _HeadInputs) -> list[Step]:
     scores, mask = found[-1].value, inputs.mask
     if mask is not None:
         equation = "s_j + L_j,  L_j = 0 where key j may be seen, -∞ where not"
-        found.append(_step("mask", equation, scores + additive(mask, scores.dtype), (softmax, "masked_fill")))
+        found.append(_step("mask", equation, scores + additive_mask(mask, scores.dtype), (softmax, "masked_fill")))
     weights = inputs.normalize(scores, mask) if inputs.weights is None else inputs.weights  # (S,)
     weighted = weights.unsqueeze(-1) * inputs.values  # (S, V)
     found += [_weigh_step(inputs, weights), _step("weight", "a_j v_j", weighted, inputs.weigh_values)]
@@ -282,11 +283,8 @@ def _score_steps(inputs: _HeadInputs) -> list[Step]:
     if inputs.scores is not None:
         return [_step("score", "s_j = score(q, k_j)", inputs.scores, (Explicit.weights, "self.score("))]
     if score is not scaled_dot:
-        return [
-            _step(
-                "score", score_equation(score) or "s_j = score(q, k_j)", score(q, k)[inputs.head, 0], _score_code(score)
-            )
-        ]
+        equation = score_equation(score) or "s_j = score(q, k_j)"
+        return [_step("score", equation, score(q, k)[inputs.head, 0], _score_code(score))]
     products = dot(q, k)[inputs.head, 0]  # (S,)
     scale = f"s_j = q · k_j / √d_k,  d_k = {q.size(-1)}"
     return [
@@ -315,12 +313,6 @@ def _weigh_step(inputs: _HeadInputs, weights: Tensor) -> Step:
 # --- the block around it ---
 
 
-def _state_step(look: LookRecord, query: int) -> Step:
-    """The next state of a recurrent decoder."""
-    state = look.hidden["decoder"][-1][query]
-    return _step("state", "s_t = g(y_t, s_{t-1}, z)", state, (AttentionDecoder.align, "self.network("))
-
-
 @dataclass(frozen=True)
 class _Sublayer:
     """A sublayer of a block, and the residual connection around it."""
@@ -340,10 +332,7 @@ def _block_steps(look: LookRecord, block: EncoderBlock | DecoderBlock, kind: str
     combined = _step("heads combined", own.equation, output, (MultiHeadAttention.forward, "self.output("))
     found = [combined, _add_norm_step(own.residual, x)]
     for sublayer, output, x in later:
-        found += [
-            _step(sublayer.name, sublayer.equation, output, sublayer.code),
-            _add_norm_step(sublayer.residual, x),
-        ]
+        found += [_step(sublayer.name, sublayer.equation, output, sublayer.code), _add_norm_step(sublayer.residual, x)]
     return found
 
 
@@ -390,21 +379,14 @@ def _add_norm_step(residual: Residual, x: Tensor) -> Step:
 
 
 def _step(name: str, equation: str, value: Tensor, code: Code) -> Step:
-    return Step(name, equation, value, None, *where(*code))
+    return Step(name, equation, value, None, *source_line(*code))
 
 
 @cache
-def where(function: Callable[..., Any], text: str) -> tuple[str, int]:
+def source_line(function: Callable[..., Any], text: str) -> tuple[str, int]:
     """The file of a function, relative to the package, and the number of its first line that contains a text."""
     lines, first = inspect.getsourcelines(function)
     file = Path(inspect.getsourcefile(function) or "")
     number = next(number for number, line in enumerate(lines) if text in line)
     inside = file.is_relative_to(PACKAGE)
     return (file.relative_to(PACKAGE) if inside else file).as_posix(), first + number
-
-
-def _plain(value: Tensor) -> Any:
-    """Nested lists; numbers that are not finite become null, as JSON has none."""
-    if value.isfinite().all():
-        return rounded(value)
-    return [number if math.isfinite(number) else None for number in value.tolist()]

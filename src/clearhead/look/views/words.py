@@ -10,29 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor
 
 from clearhead.errors import ConfigError, ShapeError, nearest
-from clearhead.look.components import principal_components
-from clearhead.look.render.figure import (
-    COLOURS,
-    GREY,
-    INK,
-    SLIDE,
-    Figure,
-    axes_size,
-    font_size,
-    max_height,
-    sheet,
-    text_cells,
-    token_label,
-)
-from clearhead.look.serialize import rounded
+from clearhead.look.record import rounded
+from clearhead.look.render.figure import COLOURS, GREY, INK, SLIDE, Figure, axes_size, font_size, max_height, new_figure
+from clearhead.look.render.labels import text_cells, token_label
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
-from clearhead.models.word_vectors import neighbours
+from clearhead.look.views.patches import principal_components
+from clearhead.models.word2vec import neighbours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +54,7 @@ class WordMap(View):
         ids = model.tokenizer.word_ids()
         vectors, words = model.network.vectors[ids], model.tokenizer.pieces(ids)
         rows = with_neighbours(vectors, words, given, NEIGHBOURS)
-        method: Any = options.method or "pca"
+        method = cast(Method, options.method or "pca")
         return replace(word_map(vectors[rows], [words[row] for row in rows], method), neighbours=near)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +66,7 @@ class WordMap(View):
 
     def figure(self, width: float = SLIDE) -> Figure:
         """A point for each word; the given words are labelled in colour, others if their label overlaps no other."""
-        with sheet(width, max_height(width, 1.0)) as fig:
+        with new_figure(width, max_height(width, 1.0)) as fig:
             axes = fig.add_subplot()
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set(color=GREY, alpha=0.4)
@@ -148,11 +137,6 @@ def with_neighbours(vectors: Tensor, words: Sequence[str], chosen: Sequence[str]
     return list(dict.fromkeys(row[word] for group in near for word in group))
 
 
-def _pca(vectors: Tensor) -> Tensor:
-    """(V, D) -> (V, 2)."""
-    return principal_components(vectors, 2).project(vectors)
-
-
 def _tsne(vectors: Tensor) -> Tensor:
     """(V, D) -> (V, 2), initialised with the principal components."""
     try:
@@ -164,4 +148,7 @@ def _tsne(vectors: Tensor) -> Tensor:
     return torch.from_numpy(mapped).double()
 
 
-METHODS: dict[str, Callable[[Tensor], Tensor]] = {"pca": _pca, "tsne": _tsne}
+METHODS: dict[str, Callable[[Tensor], Tensor]] = {  # (V, D) -> (V, 2)
+    "pca": lambda vectors: principal_components(vectors, 2).project(vectors),
+    "tsne": _tsne,
+}

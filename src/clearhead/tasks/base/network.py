@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from clearhead.config import AnyConfig
 from clearhead.errors import RunError
-from clearhead.models.initialise import initialise, without_initialisation
+from clearhead.models.build import initialise, without_initialisation
 from clearhead.run import ModelMeta, Run, Sizes
 from clearhead.tasks import TASKS
 

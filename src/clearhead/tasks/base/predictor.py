@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     pass
 
 if TYPE_CHECKING:  # what looks inside is imported on first use: a translation need not wait for it
-    from clearhead.look.beams import BeamTree
     from clearhead.look.look import Look
     from clearhead.look.view import View
+    from clearhead.look.views.beam import BeamTree
 
 Vectors = NDArray[np.float32]
 T = TypeVar("T")
@@ -303,7 +303,7 @@ class GeneratingPredictor(Predictor):
         if target is not None:
             return self._look_at_output(prepared, self.tokenizer.encode(target))
         if generate:
-            from clearhead.look.generation import look_while_generating
+            from clearhead.look.build import look_while_generating
 
             return look_while_generating(
                 self.network,
@@ -319,7 +319,7 @@ class GeneratingPredictor(Predictor):
         return self._look_at_output(prepared, self.generate_ids(prepared, **settings))
 
     def beam_tree(self, item: Any, beam_width: int = 4, **settings: Any) -> BeamTree:
-        from clearhead.look.beams import beam_tree
+        from clearhead.look.views.beam import beam_tree
 
         prepared = self.prepare(item)
         return beam_tree(

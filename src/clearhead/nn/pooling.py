@@ -1,0 +1,88 @@
+"""Pooling: one output for a sequence, a linear map of one vector.
+
+That vector is the output of the class token, the mean, the last (stop) token, or all tokens flattened into one. The
+softmax is left to the loss.
+
+    B batch, T tokens, D width, C classes
+
+A pooling function registered in `POOLS` is a value of `model.pool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clearhead.errors import ShapeError
+from clearhead.registry import Registry
+
+Pool = Callable[[Tensor, Tensor | None], Tensor]  # x (B, T, D), real tokens (B, T) or None -> (B, D)
+
+POOLS: Registry[Pool] = Registry("pool")
+
+
+@POOLS.register("class")
+def first_token(x: Tensor, real: Tensor | None = None) -> Tensor:  # noqa: ARG001 - the class token is always real
+    """The vector of the class token, which stands first."""
+    return x[:, 0]
+
+
+@POOLS.register("mean")
+def mean_token(x: Tensor, real: Tensor | None = None) -> Tensor:
+    """The average of the real tokens; zeros for a row that has none."""
+    if real is None:
+        return x.mean(1)
+    weight = real.unsqueeze(-1).to(x.dtype)  # (B, T, 1)
+    return (x * weight).sum(1) / weight.sum(1).clamp(min=1.0)
+
+
+@POOLS.register("last")
+def last_token(x: Tensor, real: Tensor | None = None) -> Tensor:
+    """The vector of the last real token: the stop token represents the whole sentence."""
+    if real is None:
+        return x[:, -1]
+    position = torch.arange(x.size(1), device=x.device)
+    last = (position * real).argmax(-1)  # (B,)
+    return x[torch.arange(len(x), device=x.device), last]
+
+
+class ClassToken(nn.Module):
+    """A trainable vector put before the sequence, whose output represents all of it."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.vector = nn.Parameter(torch.randn(dim) * 0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, 1 + T, D)."""
+        return torch.cat((self.vector.expand(len(x), 1, -1), x), dim=1)
+
+
+class SequenceOutput(nn.Module):
+    """One set of logits for a sequence, from the vector that `pool` selects or averages."""
+
+    def __init__(self, dim: int, classes: int, pool: Pool = mean_token):
+        super().__init__()
+        self.pool, self.linear = pool, nn.Linear(dim, classes)
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x (B, T, D), real (B, T) -> (B, C)."""
+        return self.linear(self.pool(x, real))
+
+
+class FlattenOutput(nn.Module):
+    """One set of logits from all token vectors end to end; the length is fixed, and padding counts as zeros."""
+
+    def __init__(self, length: int, dim: int, classes: int):
+        super().__init__()
+        self.length, self.linear = length, nn.Linear(length * dim, classes)
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x (B, T, D), real (B, T) -> (B, C)."""
+        if x.size(1) > self.length:
+            raise ShapeError(f"a sequence of {x.size(1)} tokens does not fit an output made for {self.length}")
+        x = x if real is None else x.masked_fill(~real.unsqueeze(-1), 0.0)
+        return self.linear(F.pad(x, (0, 0, 0, self.length - x.size(1))).flatten(1))

@@ -1,0 +1,262 @@
+"""Request bodies: the fields they share, prompts, and images as base64 or as the uploaded file of a form.
+
+Unknown fields are errors, null means the default, and everything is limited. Only the header of an image file is read
+before its format and size are checked: a small file can unpack to gigabytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import io
+import json
+import warnings
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from clearhead.data.images import pixels
+from clearhead.decode import Settings
+from clearhead.errors import DataError
+from clearhead.run import Sizes
+from clearhead.serve.errors import RequestError
+from clearhead.serve.registry import ServedModel, Service
+from clearhead.serve.security import Limits
+
+if TYPE_CHECKING:
+    from clearhead.data.examples import Pixels
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")  # those that Pillow decodes without calling other programs
+DECODERS = ThreadPoolExecutor(2, "clearhead images")  # few, because each may need much memory
+
+ModelName = Annotated[str, Field(description="A name that `/v1/models` lists.", max_length=200)]
+TokenId = Annotated[int, Field(ge=0, strict=True)]
+TokenIds = Annotated[list[TokenId], Field(max_length=1000)]
+Prompt = str | list[str] | list[TokenId] | list[list[TokenId]]
+Base64OrBytes = Annotated[str | bytes, WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
+Body = TypeVar("Body", bound="RequestBody")
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceDep = Annotated[Service, Depends(_service)]
+
+
+# --- request bodies ---
+
+
+class RequestBody(BaseModel):
+    """The base of every request body."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, values: Any) -> Any:
+        """Treat null as absent: OpenAI's clients send it for a default."""
+        return {name: each for name, each in values.items() if each is not None} if isinstance(values, dict) else values
+
+
+class SearchBody(RequestBody):
+    """How to search for a text, or to sample one: the settings of the token loop."""
+
+    temperature: float = Field(0.0, ge=0, le=2, description="0 = greedy.")
+    top_p: float = Field(1.0, gt=0, le=1, description="Sample from the smallest set with total probability p.")
+    top_k: int | None = Field(None, ge=1, lt=2**31, description="Sample from the k most likely tokens.")
+    min_p: float = Field(0.0, ge=0, lt=1, description="Sample from tokens with this share of the highest probability.")
+    seed: int | None = Field(None, ge=0, lt=2**63, description="The same seed samples the same text.")
+    repetition_penalty: float = Field(1.0, ge=1, le=100, description="Above 1, earlier tokens become less likely.")
+    no_repeat: int = Field(0, ge=0, le=1000, description="No n-gram of this size occurs twice; 0 = off.")
+    banned_tokens: TokenIds = Field([], description="Ids of tokens that are never generated.")
+    beams: int = Field(1, ge=1, le=16, description="Beam width; 1 = no beam search.")
+    groups: int = Field(1, ge=1, le=16, description="Divide the beams into this many groups that should differ.")
+    diversity: float = Field(0.0, ge=0, le=100, description="How much the groups should differ.")
+    length_penalty: float = Field(1.0, ge=0, le=5, description="A score is log-probability / length^penalty.")
+
+    def search_settings(self, **others: Any) -> Settings:
+        """The settings of the token loop; `others` are further ones, or instead of those of the request."""
+        values = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "min_p": self.min_p,
+            "seed": self.seed,
+            "repetition_penalty": self.repetition_penalty,
+            "no_repeat_ngram": self.no_repeat,
+            "banned_tokens": tuple(self.banned_tokens),
+            "beam_width": self.beams,
+            "beam_groups": self.groups,
+            "diversity_penalty": self.diversity,
+            "length_penalty": self.length_penalty,
+        }
+        return Settings(**{**values, **others})
+
+
+class ImageBody(RequestBody):
+    """A request that may carry an image."""
+
+    model: ModelName
+    image: Base64OrBytes | None = Field(None, description="An image file as base64, for a model that reads images.")
+
+
+def json_or_form(kind: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]]:
+    """Return a dependency that reads a request body from JSON or from a form with an uploaded file."""
+
+    async def read(request: Request) -> Body:
+        is_form = request.headers.get("content-type", "").startswith("multipart/form-data")
+        try:
+            return kind.model_validate(await (_form(request) if is_form else _json(request)))
+        except ValidationError as problem:
+            raise RequestValidationError(problem.errors()) from None
+
+    return read
+
+
+async def _json(request: Request) -> Any:
+    try:
+        return json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise HTTPException(400) from None
+
+
+async def _form(request: Request) -> dict[str, Any]:
+    """Return the fields of a form, files as bytes."""
+    async with request.form(max_files=1, max_fields=16) as form:
+        return {name: await each.read() if isinstance(each, UploadFile) else each for name, each in form.items()}
+
+
+def upload_schema(kind: type[RequestBody], field: str = "image") -> dict[str, Any]:
+    """Return the OpenAPI description of such a body; `field` is the one that may be uploaded as a file."""
+    schema = kind.model_json_schema()
+    form = {**schema, "properties": {**schema["properties"], field: {"type": "string", "format": "binary"}}}
+    form.pop("examples", None)
+    content = {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+# --- texts and prompts ---
+
+
+def check_texts(texts: list[str], limits: Limits) -> None:
+    """Refuse an empty list, too many texts, or a text that is too long."""
+    check_count(len(texts), limits)
+    longest = max(map(len, texts), default=0)
+    if longest > limits.characters:
+        message = f"a text has {longest:,} characters; the limit is {limits.characters:,}"
+        raise RequestError(400, "too_long", message)
+
+
+def check_count(count: int, limits: Limits) -> None:
+    """Refuse none and too many."""
+    if not count:
+        raise RequestError(400, "invalid_value", "there is nothing to answer: the list is empty")
+    if count > limits.texts:
+        message = f"the request has {count} texts; the limit is {limits.texts}: split it into several requests"
+        raise RequestError(400, "too_many", message)
+
+
+def check_length(count: int, served: ServedModel) -> None:
+    """Refuse more tokens than the model reads."""
+    if count > served.context:
+        sentence = f"{served.name} reads {served.context:,} tokens at most, and there are {count:,}; shorten the text"
+        raise RequestError(400, "context_length_exceeded", sentence)
+
+
+async def read_prompts(prompt: Prompt, served: ServedModel) -> list[tuple[int, ...]]:
+    """The ids of each prompt, perhaps none; texts are tokenised in a thread."""
+    rows = _rows(prompt)
+    check_count(len(rows), served.limits)
+    texts = [row for row in rows if isinstance(row, str)]
+    if texts:
+        return await encode(texts, served)
+    known = len(served.model.tokenizer)
+    ids = [tuple(row) for row in rows if not isinstance(row, str)]
+    for row in ids:
+        for each in row:
+            if each >= known:
+                message = f"there is no token {each}: the vocabulary has {known}, counted from 0"
+                raise RequestError(400, "invalid_value", message)
+        check_length(len(row), served)
+    return ids
+
+
+def _rows(prompt: Prompt) -> Sequence[str | list[int]]:
+    """One text or row of ids for each prompt."""
+    if isinstance(prompt, str):
+        return [prompt]
+    ids = [each for each in prompt if isinstance(each, int)]
+    return [ids] if ids else [each for each in prompt if not isinstance(each, int)]
+
+
+async def encode(texts: list[str], served: ServedModel) -> list[tuple[int, ...]]:
+    """The ids of each text."""
+    check_texts(texts, served.limits)
+    rows = await asyncio.to_thread(served.model.tokenizer.encode_batch, texts)
+    for row in rows:
+        check_length(len(row), served)
+    return [tuple(row) for row in rows]
+
+
+# --- images ---
+
+
+async def decode_image(image: str | bytes | None, served: ServedModel, field: str = "image") -> Pixels:
+    """Decode an image, base64 or bytes, to the size that a model reads; (height, width, channels) bytes."""
+    if image is None:
+        raise RequestError(400, "invalid_value", f"{field}: {served.name} reads an image, and the request has none")
+    content = from_base64(image) if isinstance(image, str) else image
+    decode = partial(read_pixels, content, served.model.meta.sizes, served.limits.pixels)
+    return await asyncio.get_running_loop().run_in_executor(DECODERS, decode)
+
+
+def from_base64(text: str) -> bytes:
+    """Decode base64, with or without the prefix of a data URL."""
+    encoded = text.partition(",")[2] if text.startswith("data:") else text
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise RequestError(400, "invalid_image", "image: this is not base64") from None
+
+
+def read_pixels(content: bytes, sizes: Sizes, max_pixels: int) -> Pixels:
+    """Decode an image file of at most `max_pixels` to the size that a model reads."""
+    _check_header(content, max_pixels)
+    try:
+        return pixels(content, size=sizes.height, channels=sizes.channels)
+    except DataError:
+        raise RequestError(400, "invalid_image", "image: the file is damaged") from None
+
+
+def _check_header(content: bytes, max_pixels: int) -> None:
+    """Refuse what is not one of the formats or is too large, before any pixel is decoded."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise RequestError(400, "no_images", "this service reads no images: it was installed without Pillow") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
+                width, height = picture.size
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise _too_large("too many", max_pixels) from None
+    except Exception:  # Pillow raises many kinds on bytes that are not an image
+        raise RequestError(400, "invalid_image", f"image: this is not one of {', '.join(FORMATS)}") from None
+    if width * height > max_pixels:
+        raise _too_large(f"{width:,} × {height:,}", max_pixels)
+
+
+def _too_large(found: str, most: int) -> RequestError:
+    message = f"image: it has {found} pixels; the limit is {most:,}: scale it down"
+    return RequestError(400, "image_too_large", message)
