@@ -47,7 +47,7 @@ class Lm(RunningTextTask[TextModel]):
     title = "A language model"
     model_type = TextModel
     rank = 1
-    defaults = {"model": {"positions": "rotary", "feed_forward": "gelu"}, "tokenizer": {"kind": "bytes"}}
+
     legacy_settings = ("model.objective",)
 
     @classmethod

@@ -36,7 +36,6 @@ class MaskedLm(RunningTextTask[MaskedTextModel]):
     title = "A masked language model"
     model_type = MaskedTextModel
     rank = 7
-    defaults = {"model": {"positions": "rotary", "feed_forward": "gelu"}, "tokenizer": {"kind": "bytes"}}
 
     @classmethod
     def build(cls, model: MaskedTextModel, sizes: Sizes) -> nn.Module:

@@ -37,6 +37,7 @@ class RunningTextTask(Task[WindowT]):
     """Learn from windows of running text."""
 
     data_kind = "text"
+    defaults = {"model": {"positions": "rotary", "feed_forward": "gelu"}, "tokenizer": {"kind": "bytes"}}
     tokenizer: Tokenizer
     text_encoder = ""
 
