@@ -28,10 +28,12 @@ class Suite:
         return {package: version(package) for package in self.peers}
 
 
+MODULES = {"scikit-learn": "sklearn"}  # of packages that are not called like their module
 SUITES = {
     "core": Suite("clearhead.bench.core"),
     "look": Suite("clearhead.bench.look", peers=("transformers",)),
     "charlm": Suite("clearhead.bench.charlm", peers=("transformers",)),
+    "defaults": Suite("clearhead.bench.defaults", peers=("scikit-learn",)),
     "decode": Suite("clearhead.bench.decode", peers=("ctranslate2", "transformers")),
     "serve": Suite("clearhead.bench.serve"),
     "start": Suite("clearhead.bench.start"),
@@ -45,7 +47,7 @@ def find_suite(name: str, peers: bool) -> Suite:
     if name not in SUITES:
         raise ConfigError(f"unknown benchmark {name}; {nearest(name, SUITES)}")
     suite = SUITES[name]
-    missing = [package for package in suite.peers if find_spec(package.replace("-", "_")) is None]
+    missing = [package for package in suite.peers if find_spec(MODULES.get(package, package.replace("-", "_"))) is None]
     if peers and missing:
         raise ConfigError(
             f"bench {name} --peers compares with {' and '.join(missing)}, not installed here; "

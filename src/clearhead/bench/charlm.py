@@ -124,7 +124,7 @@ def train_ours(parts: Path, seed: int, settings: Sequence[str] = SETTINGS) -> Tr
     with TemporaryDirectory() as folder:
         trainer = make_trainer(Run(Path(folder)), config, Callbacks())
         evaluation = trainer.train()
-    return Trained(trainer.progress.elapsed, evaluation.loss, trainer.step, parameter_count(trainer.model))
+    return Trained(trainer.training_seconds, evaluation.loss, trainer.step, parameter_count(trainer.model))
 
 
 # --- the peer ---

@@ -12,7 +12,9 @@ from clearhead.cli.common import Json, console, print_json, print_table
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="Benchmark: core, train, charlm, words, decode, start, look or serve.")],
+    name: Annotated[
+        str, typer.Argument(help="Benchmark: core, train, defaults, charlm, words, decode, start, look or serve.")
+    ],
     peers: Annotated[
         bool, typer.Option("--peers", help="Measure other packages too, on the same work; needs clearhead[peers].")
     ] = False,

@@ -392,6 +392,13 @@ _ENTRIES = (
         ),
     ),
     Entry(
+        "ud-ewt",
+        kind="tagged",
+        title="Universal Dependencies: 2,001 sentences of the English Web Treebank, its dev part",
+        licence="CC BY-SA 4.0",
+        local=("ud-ewt/dev.conllu.gz",),
+    ),
+    Entry(
         "invented",
         kind="text",
         title="Made-up words: 15,000 lines, each with six words of its own",

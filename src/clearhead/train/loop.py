@@ -75,6 +75,7 @@ class Trainer:
     best: float = float("-inf")  # of `metric`, negated where lower is better
     waited: int = 0  # evaluations since the best one
     evaluations: int = 0  # of those that are evenly spread
+    training_seconds: float = 0.0  # of the steps alone, since the start of this process
 
     def __post_init__(self) -> None:
         self.cursor = self.task.cursor()
@@ -184,6 +185,7 @@ class Trainer:
         # All processes count the seconds of the main one, so that they agree when the minutes are over.
         seconds = group.broadcast(time.perf_counter() - start)
         self.progress.elapsed += seconds
+        self.training_seconds += seconds
         self._log_step(Step(self.step, float(loss), rate, int(tokens), seconds, self.task.unit))
 
     def _diverged(self, loss: float) -> str:
