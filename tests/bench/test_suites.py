@@ -9,7 +9,7 @@ from clearhead.errors import ConfigError
 
 
 def test_an_unknown_name_is_answered_with_all_names() -> None:
-    with pytest.raises(ConfigError, match="unknown benchmark zebra; choose from: charlm, core, decode, look, "):
+    with pytest.raises(ConfigError, match="unknown benchmark zebra; choose from: charlm, core, decode, defaults, "):
         find_suite("zebra", peers=False)
     with pytest.raises(ConfigError, match=r"unknown benchmark wrds; did you mean words\?"):
         find_suite("wrds", peers=False)

@@ -94,7 +94,7 @@ def test_a_classifier_shows_its_classes_and_confusions(say: Say) -> None:
     assert [(one["label"], one["examples"]) for one in found["classes"]] == [("bad", 40), ("good", 24)]
     assert [sum(row) for row in found["confusion"]["counts"]] == [40, 24]
     said = say("eval", "run")
-    assert "the validation part of days.csv" in said
+    assert f"the validation part of {Path('days.csv').absolute()}" in said
     assert all(word in said for word in ("precision", "recall", "right label ↓, taken for →", "good"))
 
 
@@ -127,7 +127,7 @@ def test_a_dry_run_prints_an_estimate_and_writes_nothing(say: Say) -> None:
     assert set(found["memory"]) == {"weights", "gradients", "optimizer", "activations"}
     assert (found["steps"], found["minutes"] > 0) == (4, True)
     said = say("train", "translate", "--data", "pairs.tsv", *TRANSLATE, "--dry-run")
-    assert all(word in said for word in ("parameters", "activations", "tokens per step", "without the evaluations"))
+    assert all(word in said for word in ("parameters", "activations", "tokens per step", "evaluations"))
     assert files() == before
 
 

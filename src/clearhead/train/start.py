@@ -49,13 +49,11 @@ def plan_training(
 ) -> Plan:
     """Read the data, and choose every setting that the user did not give by the task's recipe."""
     start, callbacks = time.perf_counter(), callbacks or Callbacks()
-    config = with_absolute_path(config)
-    start_run(config)
     task = TASKS[config.task]
     dataset = read_dataset(config, task.data_kind, Workspace(Path(), on_phase=callbacks.on_phase))
     for note in data_notes(dataset):
         callbacks.on_note(note)
-    config, note = choose(config, task.facts(dataset), given, size)
+    config, note = choose(with_absolute_path(config), task.facts(dataset), given, size)
     callbacks.on_note(note)
     return Plan(config, dataset, time.perf_counter() - start)
 

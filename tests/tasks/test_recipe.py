@@ -1,0 +1,150 @@
+"""Settings are chosen for the data and the time; what the user chose stays, with all that belongs to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from clearhead.data import Labelled, Pair, Tagged
+from clearhead.data.examples import Dataset
+from clearhead.errors import DataError
+from clearhead.tasks import TASKS, default_config, override_config
+from clearhead.tasks.base import recipe
+from clearhead.tasks.base.recipe import Budget, DataFacts, choose
+from clearhead.tasks.base.task import Workspace
+from clearhead.train.loop import Callbacks
+from clearhead.train.start import data_notes, plan_training, run_training
+
+AMOUNTS = [10, 997, 19_997, 1_000_003]
+
+
+@pytest.fixture(autouse=True)
+def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipe, "cores", lambda: 1)
+
+
+@pytest.mark.parametrize("task", TASKS.builtin())
+@pytest.mark.parametrize("minutes", [0.5, 4.0, 61.0])
+def test_every_recipe_is_a_configuration(task: str, minutes: float) -> None:
+    for amount in AMOUNTS:
+        for side in (0, 1, 28, 32, 37, 64, 640):
+            facts = DataFacts(amount, "examples", length=31.0, classes=7, image_size=side)
+            config = override_config(default_config(task), [f"train.max_minutes={minutes}"])
+            chosen, note = choose(config, facts, ["train.max_minutes"], None)
+            assert chosen.train.max_minutes == minutes
+            assert note.startswith(f"chosen for {amount:,} examples and {minutes:g} minutes on one core: ")
+            if hasattr(chosen.model, "patch"):
+                assert (chosen.data.image_size or side) % chosen.model.patch == 0
+
+
+def test_the_user_decides() -> None:
+    facts = DataFacts(20_000, "pairs", 60.0)
+    given = ["model.dim=100", "train.optimizer=adamw", "train.max_steps=7", "data.batch_tokens=77"]
+    config = override_config(default_config("translate"), given)
+    chosen, note = choose(config, facts, [each.partition("=")[0] for each in given], None)
+    assert (chosen.model.dim, chosen.model.heads, chosen.model.inner) == (100, 4, None)
+    assert (chosen.train.optimizer, chosen.train.learning_rate) == ("adamw", 1e-3)
+    assert (chosen.train.max_steps, chosen.train.max_minutes, chosen.data.batch_tokens) == (7, None, 77)
+    assert chosen.train.schedule == "linear"
+    assert "model.dim" not in note
+
+
+def test_a_size_fixes_the_model() -> None:
+    chosen, _ = choose(default_config("translate", "base"), DataFacts(100, "pairs"), [], "base")
+    assert (chosen.model.dim, chosen.model.layers, chosen.model.inner) == (512, 6, None)
+    assert chosen.train.optimizer == "muon"
+
+
+def test_more_time_and_more_cores_make_a_larger_model() -> None:
+    facts = DataFacts(100_000, "pairs", 60.0)
+    small, large = (TASKS["translate"].recipe(facts, Budget(minutes, 2)) for minutes in (2, 60))
+    assert small["model.dim"] < large["model.dim"]
+    assert TASKS["translate"].recipe(facts, Budget(20, 1)) == TASKS["translate"].recipe(facts, Budget(10, 2))
+    assert str(Budget(1, 1)), str(Budget(2.5, 2)) == ("1 minute on one core", "2.5 minutes on 2 cores")
+
+
+def test_a_model_that_starts_from_another_has_its_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("a small text of words\n" * 100, encoding="utf-8")
+    Path("texts.csv").write_text("text,label\n" + "".join(f"a text {i},{i % 2}\n" for i in range(40)), encoding="utf-8")
+    words = [
+        "data.path=text.txt",
+        "model.dim=24",
+        "model.heads=3",
+        "model.layers=1",
+        "model.length=8",
+        "train.max_steps=1",
+    ]
+    run_training(override_config(default_config("masked_lm"), words), Path("base"), "test")
+    given = ["data.path=texts.csv", "train.start_from=base"]
+    plan = plan_training(override_config(default_config("classify"), given), [each.partition("=")[0] for each in given])
+    assert (plan.config.model.dim, plan.config.model.heads, plan.config.model.layers) == (24, 3, 1)
+    assert plan.config.model.positions == "rotary"
+
+
+# --- what training says of the data ---
+
+
+def notes_of(task: str, path: Path) -> list[str]:
+    notes: list[str] = []
+    config = override_config(default_config(task), [f"data.path={path}"])
+    plan = plan_training(config, ["data.path"], None, Callbacks(on_note=notes.append))
+    made = TASKS[task](plan.config, Workspace(path.parent, dataset=plan.dataset))
+    return [*notes, *made.notes]
+
+
+def test_training_names_the_columns_and_what_looks_wrong(tmp_path: Path) -> None:
+    rows = "".join(f"{i},title {i},the long body of text {i},{'ab'[i % 2]}\n" for i in range(30))
+    path = tmp_path / "t.csv"
+    path.write_text("id,title,body,label\n" + rows + "99,x,a body without a label,\n" * 2, encoding="utf-8")
+    notes = notes_of("classify", path)
+    assert notes[0] == f"{path}: the text is column body, the label column label (not read: id, title)"
+    assert any(note.startswith("worth a look: 2 × no label (line 32, line 33)") for note in notes)
+    assert "worth a look: 1 × repeated texts" in notes
+    assert "2 examples without a text or without a label are left out" in notes
+
+
+def test_long_texts_are_said_to_be_cut(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "text,label\n" + "".join(f"{'word ' * (400 * (i == 3))}{i},{i % 2}\n" for i in range(40)), encoding="utf-8"
+    )
+    assert "1 texts of 256 tokens or more are cut to their beginning (data.max_length)" in notes_of("classify", path)
+
+
+def test_one_class_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\n" + "".join(f"text {i},x\n" for i in range(40)), encoding="utf-8")
+    with pytest.raises(DataError, match="has the one label x; there must be at least two to choose from"):
+        notes_of("classify", path)
+
+
+def test_photographs_of_all_sizes_are_scaled(tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    for number in range(24):
+        folder = tmp_path / "photos" / ("cat" if number % 2 else "dog")
+        folder.mkdir(parents=True, exist_ok=True)
+        shape = (480, 640, 3) if number % 3 else (320, 240, 3)
+        Image.fromarray(random.integers(0, 256, shape, dtype=np.uint8)).save(folder / f"{number}.jpg")
+    notes = notes_of("vision", tmp_path / "photos")
+    assert "images of 2 sizes are cut to their centre and scaled to 64 × 64 (data.image_size)" in notes
+
+
+def test_faults_are_listed_up_to_a_limit() -> None:
+    pairs = [
+        Pair("same", "same", 1),
+        Pair("a" * 90, "b", 2),
+        Pair("Ã©t", "ok", 3),
+        Pair("\x00", "x", 4),
+        Pair(" ", "y", 5),
+    ]
+    dataset: Dataset[Pair] = Dataset("pairs", pairs, [], "p.tsv")
+    found = list(data_notes(dataset))
+    assert len(found) == 5
+    assert found[-1] == "and 1 more: clearhead data check p.tsv"
+    tagged: Dataset[Tagged] = Dataset("tagged", [Tagged(("a",), ("X",))] * 2, [], "t")
+    assert [note.split(" × ")[1] for note in data_notes(tagged)] == ["only one class (X)", "repeated sentences"]
+    assert not list(data_notes(Dataset("labelled", [Labelled("a", "x"), Labelled("b", "y")] * 1, [], "t")))[2:]
