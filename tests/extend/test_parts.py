@@ -76,7 +76,7 @@ def test_its_positions_are_shown(shell: Shell) -> None:
     done = shell.run("look", "run", "--view", "positions", "--out", "positions.svg")
     assert done.returncode == 0, done.stderr
     found = shell.json("look", "run", "--view", "positions")
-    assert found["scheme"] == ("kerple" if shell.plugin == "position_plugin.py" else "sinusoidal")
+    assert found["scheme"] == ("kerple" if shell.plugin == "position_plugin.py" else "rotary")
 
 
 def test_a_run_says_which_name_is_missing_without_the_file(shell: Shell) -> None:

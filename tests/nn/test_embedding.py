@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from clearhead.errors import ShapeError
-from clearhead.nn import PatchEmbedding, TokenEmbedding, TokenOutput, one_hot
+from clearhead.nn import NgramEmbedding, PatchEmbedding, TokenEmbedding, TokenOutput, one_hot
 from clearhead.nn.embedding import cut_patches
 
 
@@ -127,3 +127,27 @@ def test_tied_shapes_must_fit():
     message = r"an embedding of shape \(11, 5\) cannot be tied to an output of shape \(7, 5\)"
     with pytest.raises(ShapeError, match=message):
         TokenOutput(5, 7, tied=nn.Embedding(11, 5))
+
+
+def test_ngrams_are_those_that_end_at_a_token() -> None:
+    part = NgramEmbedding(longest=3, dim=7, rows=101)
+    for table in part.tables:
+        nn.init.normal_(table.weight)  # type: ignore[arg-type]
+    ids = torch.randint(2, 50, (3, 11))
+    x = torch.randn(3, 11, 7)
+    found = part(ids, x)
+    assert found.shape == x.shape
+    # The same two tokens before a third give the same vector anywhere, and another third gives another one.
+    twice = torch.tensor([[5, 6, 7, 2, 3, 5, 6, 7, 5, 6, 8]])
+    added = part(twice, torch.zeros(1, 11, 7))[0]
+    assert torch.equal(added[2], added[7])
+    assert not torch.equal(added[7], added[10])
+    # What comes later, padding too, changes nothing.
+    assert torch.equal(part(ids[:, :5], x[:, :5]), found[:, :5])
+
+
+def test_no_ngrams_are_no_parameters() -> None:
+    part = NgramEmbedding(longest=1, dim=7)
+    x = torch.randn(2, 3, 7)
+    assert not list(part.parameters())
+    assert part(torch.ones(2, 3, dtype=torch.long), x) is x

@@ -9,8 +9,8 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from itertools import count
 from pathlib import Path
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 ModelPath = Annotated[str, typer.Argument(help="A run directory, or a name that `clearhead models` lists.")]
+Texts = Annotated[
+    list[str] | None,
+    typer.Argument(help="One or more texts, or a file with a text on each line; without them, standard input."),
+]
+Items = Annotated[
+    list[str] | None,
+    typer.Argument(help="Texts, or paths of images; a file with a text on each line; without them, standard input."),
+]
 Engine = Annotated[str, typer.Option(help="Inference engine: auto, torch, compiled or ct2.")]
 Int8 = Annotated[bool, typer.Option("--int8", help="8-bit weights: less memory and time, a little less quality.")]
 
@@ -99,9 +107,43 @@ def with_search_options(verb: Callable[..., None]) -> Callable[..., None]:
 # --- standard input and output ---
 
 
-def is_typed(item: str | None) -> bool:
+def read_items(items: Sequence[str] | None, reads: str = "text") -> Iterable[str]:
+    """The items to answer: the arguments, the lines of the text file that is the only argument, or standard input.
+
+    `reads` is what the model reads: an argument of a model that reads images is always the path of an image.
+    """
+    if from_stdin(items):
+        return stdin_lines()
+    assert items
+    if reads != "text" or len(items) > 1 or not _is_file(items[0]):
+        return items
+    path = Path(items[0])
+    if path.suffix.lower() in (".tsv", ".csv", ".jsonl"):
+        raise DataError("is a table; give one text on each line, for instance by cut -f1", path=path)
+    from clearhead.data.files import lines
+
+    return (line for _, line in lines(path, "utf-8"))
+
+
+def from_stdin(items: Sequence[str] | None) -> bool:
+    """Whether the lines of standard input are the items: without arguments, or with `-`."""
+    return not items or list(items) == ["-"]
+
+
+def is_one(items: Sequence[str] | None) -> bool:
+    """Whether one item was given, so that its answer may take several lines."""
+    return not from_stdin(items) and len(items or ()) == 1 and not _is_file((items or ("",))[0])
+
+
+def _is_file(text: str) -> bool:
+    with suppress(OSError, ValueError):  # a text that no file can be called
+        return Path(text).is_file()
+    return False
+
+
+def is_typed(items: Sequence[str] | None) -> bool:
     """Whether somebody types the lines at a terminal: then each is answered at once."""
-    return item is None and sys.stdin.isatty()
+    return from_stdin(items) and sys.stdin.isatty()
 
 
 def print_json(value: object) -> None:

@@ -1,25 +1,37 @@
-"""`clearhead tag MODEL "text"`: a tag for each word."""
+"""`clearhead tag MODEL "text" …`, or every line of a file or of standard input: a tag for each word."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Any
 
-import typer
-
-from clearhead.cli.common import Json, ModelPath, print_json
+from clearhead.cli.common import Json, ModelPath, Texts, is_one, is_typed, print_json, progress_counter, read_items
 
 
-def tag(
-    model: ModelPath,
-    text: Annotated[str, typer.Argument(help="Words, separated by white space.")],
-    as_json: Json = False,
-) -> None:
-    """Print the tag of each word of a text, one word per line."""
+def tag(model: ModelPath, texts: Texts = None, as_json: Json = False) -> None:
+    """Print the tag of each word of a text, one word per line, with an empty line after each of several texts.
+
+    Words are separated by white space.
+    """
     import clearhead
+    from clearhead.tasks.base.predictor import growing_windows
 
-    found = clearhead.load(model).tag(text)
+    loaded = clearhead.load(model)
+    loaded.require("tag")
+    given = read_items(texts)
     if as_json:
-        print_json({"text": text, "tags": [{"word": word, "tag": tag} for word, tag in found]})
+        everything = list(given)
+        records = [_record(*each) for each in zip(everything, loaded.tag(everything), strict=True)]
+        print_json(records[0] if is_one(texts) else records)
         return
-    for word, label in found:
-        typer.echo(f"{word}\t{label}")
+    most = {"most": 1} if is_typed(texts) else {}
+    with progress_counter("texts", shown=not is_one(texts)) as count:
+        for window in growing_windows(given, **most):
+            for found in loaded.tag(window):
+                sys.stdout.write("".join(f"{word}\t{label}\n" for word, label in found))
+                sys.stdout.write("" if is_one(texts) else "\n")
+                count()
+
+
+def _record(text: str, found: list[tuple[str, str]]) -> dict[str, Any]:
+    return {"text": text, "tags": [{"word": word, "tag": label} for word, label in found]}

@@ -13,11 +13,13 @@ from clearhead.cli.common import (
     Int8,
     Json,
     ModelPath,
+    Texts,
+    is_one,
     is_typed,
     notes,
     print_json,
     progress_counter,
-    stdin_lines,
+    read_items,
     with_search_options,
 )
 
@@ -29,9 +31,7 @@ if TYPE_CHECKING:
 def translate(
     model: ModelPath,
     search: dict[str, Any],
-    text: Annotated[
-        str | None, typer.Argument(help="The text to translate; without it, the lines of standard input.")
-    ] = None,
+    texts: Texts = None,
     n_best: Annotated[int, typer.Option(help="Translations of each text, best first.")] = 1,
     coverage_penalty: Annotated[float, typer.Option(help="Penalty for parts of the source that are not read.")] = 0.0,
     temperature: Annotated[float, typer.Option(help="Above 0, sample instead of searching.")] = 0.0,
@@ -39,7 +39,7 @@ def translate(
     int8: Int8 = False,
     as_json: Json = False,
 ) -> None:
-    """Translate a text, or every line of standard input.
+    """Translate texts, or every line of a file or of standard input.
 
     With --n-best, each translation is a line of its own: score, tab, text.
     """
@@ -51,14 +51,14 @@ def translate(
     search.setdefault("beam_width", 1 if temperature else max(4, n_best))
     search |= {"n_best": n_best, "coverage_penalty": coverage_penalty, "temperature": temperature}
     settings = Settings(**search, return_logprobs=as_json)
-    sources = [text] if text is not None else stdin_lines()
+    sources = read_items(texts)
     if as_json:
         given = list(sources)
         found = loaded.stream_candidates(given, settings, notes())
         print_json([_record(*each) for each in zip(given, found, strict=True)])
         return
-    window = {"max_window": 1} if is_typed(text) else {}
-    with progress_counter("lines", shown=text is None) as count:
+    window = {"max_window": 1} if is_typed(texts) else {}
+    with progress_counter("lines", shown=not is_one(texts)) as count:
         for candidates in loaded.stream_candidates(sources, settings, notes(), **window):
             for each in candidates:
                 sys.stdout.write(f"{each.text}\n" if n_best == 1 else f"{each.score:.4f}\t{each.text}\n")

@@ -10,30 +10,31 @@ from torch import Tensor, nn
 from clearhead.models import build
 from clearhead.models.build import Model, TokenInput
 from clearhead.models.config import ModelConfig, PooledConfig
-from clearhead.nn import POOLS, Dropout, SequenceOutput, TokenOutput, padding_mask
+from clearhead.nn import POOLS, Dropout, NgramEmbedding, SequenceOutput, TokenOutput, padding_mask
 
 
 class TextEncoder(nn.Module):
     """From ids to one vector for each token; every token sees all the others, and none sees padding."""
 
-    def __init__(self, config: ModelConfig, size: int, pad: int = 0):
+    def __init__(self, config: ModelConfig, size: int, pad: int = 0, ngrams: int = 1):
         super().__init__()
         self.config, self.pad = config, pad
         self.tokens = TokenInput(config, size, pad)
+        self.ngrams = NgramEmbedding(ngrams, config.dim)
         self.stack = build.encoder(config)
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> (B, T, D)."""
         mask = build.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
-        return self.stack(self.tokens(ids), mask=mask)
+        return self.stack(self.ngrams(ids, self.tokens(ids)), mask=mask)
 
 
 class Classifier(Model):
     """One label for a text, from the class token, the mean or the last token."""
 
-    def __init__(self, config: PooledConfig, size: int, classes: int, pad: int = 0):
+    def __init__(self, config: PooledConfig, size: int, classes: int, pad: int = 0, ngrams: int = 1):
         super().__init__()
-        self.encoder = TextEncoder(config, size, pad)
+        self.encoder = TextEncoder(config, size, pad, ngrams)
         self.dropout = Dropout(config.dropout)
         self.output = SequenceOutput(config.dim, classes, POOLS[config.pool])
 
@@ -48,9 +49,9 @@ class Classifier(Model):
 class Tagger(Model):
     """One label for each token."""
 
-    def __init__(self, config: ModelConfig, size: int, classes: int, pad: int = 0):
+    def __init__(self, config: ModelConfig, size: int, classes: int, pad: int = 0, ngrams: int = 1):
         super().__init__()
-        self.encoder = TextEncoder(config, size, pad)
+        self.encoder = TextEncoder(config, size, pad, ngrams)
         self.dropout = Dropout(config.dropout)
         self.output = TokenOutput(config.dim, classes)
 

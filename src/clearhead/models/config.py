@@ -89,6 +89,12 @@ class PooledConfig(ModelConfig):
     pool: PoolName = Field("mean", description="pooling: the vector that represents the sequence")
 
 
+class EncoderConfig(ModelConfig):
+    """A model that reads a text to label it."""
+
+    ngrams: int = Field(1, ge=1, le=5, description="hashed n-grams of up to so many tokens have vectors too; 1 = none")
+
+
 class PatchConfig(ModelConfig):
     """A model that reads images."""
 

@@ -60,6 +60,30 @@ class TokenEmbedding(nn.Module):
                 self.table.weight[self.table.padding_idx] = 0.0
 
 
+class NgramEmbedding(nn.Module):
+    """Adds to each token a vector for every n-gram that ends with it, n = 2 … `longest`, as fastText does.
+
+    The ids of an n-gram are hashed to one of `rows` rows, so that no list of n-grams is needed: a model that has seen
+    little text knows `How many` or the ending `-ness` without having to find them by attention.
+    """
+
+    def __init__(self, longest: int, dim: int, rows: int = 8192):
+        super().__init__()
+        self.rows = rows
+        self.tables = nn.ModuleList(nn.Embedding(rows, dim) for _ in range(2, longest + 1))
+        for table in self.tables:
+            nn.init.zeros_(table.weight)  # type: ignore[arg-type]
+
+    def forward(self, ids: Tensor, x: Tensor) -> Tensor:
+        """(B, T) ids and their vectors (B, T, D) -> (B, T, D)."""
+        hashed = ids
+        for n, table in enumerate(self.tables, start=2):
+            earlier = F.pad(ids, (n - 1, 0))[:, : ids.shape[1]]  # (B, T): the token n - 1 places before each
+            hashed = hashed * 1_000_003 + earlier + n
+            x = x + table((hashed ^ (hashed >> 16)) % self.rows)
+        return x
+
+
 class TokenOutput(nn.Module):
     """One set of logits for each token; `tied` shares the embedding's matrix, as in the paper."""
 

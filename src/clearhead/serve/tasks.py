@@ -37,6 +37,12 @@ async def _predict(request: Request, served: ServedModel, item: Any) -> dict[str
     return dict(found)
 
 
+async def _predict_texts(request: Request, served: ServedModel, texts: list[str]) -> list[dict[str, Any]]:
+    """Return a model's predictions for several texts."""
+    check_texts(texts, served.limits)
+    return [dict(found) for found in await answers(request, served.predict(texts), served.limits.seconds)]
+
+
 async def _read_input(served: ServedModel, text: str | None, image: str | bytes | None) -> Any:
     """Return the text or the pixels of a request, whichever the model reads."""
     if served.model.reads == "image":
@@ -169,15 +175,15 @@ class ClassifyRequest(ImageBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "digits", "image": "iVBORw0KGgo…"}]})
 
-    text: str | None = Field(None, description="For a model that reads texts.")
+    text: str | list[str] | None = Field(None, description="One text or several, for a model that reads texts.")
 
 
 class ClassifyReply(BaseModel):
-    """The most probable label, and the probability of each."""
+    """The most probable label, and the probability of each; lists if the request had a list."""
 
     model: str
-    label: str = Field(examples=["7"])
-    probabilities: dict[str, float] = Field(examples=[{"1": 0.03, "7": 0.97}])
+    label: str | list[str] = Field(examples=["7"])
+    probabilities: dict[str, float] | list[dict[str, float]] = Field(examples=[{"1": 0.03, "7": 0.97}])
 
 
 @router.post("/classify", summary="Classify a text or an image", openapi_extra=upload_schema(ClassifyRequest))
@@ -187,8 +193,38 @@ async def classify(
     """The label of a text, or of an image given as base64 or as an uploaded file."""
     served = service.get(body.model)
     served.require("classify")
-    item = await _read_input(served, body.text, body.image)
+    if isinstance(body.text, list) and served.model.reads == "text":
+        found = await _predict_texts(request, served, body.text)
+        labels, probabilities = ([each[key] for each in found] for key in ("label", "probabilities"))
+        return ClassifyReply(model=served.name, label=labels, probabilities=probabilities)
+    item = await _read_input(served, None if isinstance(body.text, list) else body.text, body.image)
     return ClassifyReply(model=served.name, **await _predict(request, served, item))
+
+
+class TagRequest(RequestBody):
+    """One text or several, whose words are separated by white space."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "tagger", "text": "the dog sleeps"}]})
+
+    model: ModelName
+    text: str | list[str]
+
+
+class TagReply(BaseModel):
+    """(word, tag) of each word; a list of such lists if the request had a list."""
+
+    model: str
+    tags: list[tuple[str, str]] | list[list[tuple[str, str]]] = Field(examples=[[("the", "DET"), ("dog", "NOUN")]])
+
+
+@router.post("/tag", summary="Tag the words of texts")
+async def tag(body: TagRequest, request: Request, service: ServiceDep) -> TagReply:
+    """A tag for each word."""
+    served = service.get(body.model)
+    served.require("tag")
+    texts = [body.text] if isinstance(body.text, str) else body.text
+    tags = [each["tags"] for each in await _predict_texts(request, served, texts)]
+    return TagReply(model=served.name, tags=tags[0] if isinstance(body.text, str) else tags)
 
 
 class CaptionRequest(ImageBody):

@@ -18,7 +18,7 @@ from clearhead.data import Labelled
 from clearhead.data.batches import pad
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Classifier as ClassifierNetwork
-from clearhead.models.config import PooledConfig
+from clearhead.models.config import EncoderConfig, PooledConfig
 from clearhead.run import Sizes
 from clearhead.tasks.base.labels import Classification, TextLabelTask, classifications, numbered, padded_batches
 from clearhead.tasks.base.losses import class_loss
@@ -26,7 +26,7 @@ from clearhead.tasks.base.predictor import BATCH, Predictor
 from clearhead.tasks.base.task import Batch, Examples, device_of
 
 
-class ClassifyModel(PooledConfig):
+class ClassifyModel(PooledConfig, EncoderConfig):
     """A classifier of texts."""
 
 
@@ -44,7 +44,7 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
     @classmethod
     def build(cls, model: ClassifyModel, sizes: Sizes) -> nn.Module:
-        return ClassifierNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad)
+        return ClassifierNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, model.ngrams)
 
     def text(self, example: Labelled) -> str:
         return example.text

@@ -22,7 +22,7 @@ from clearhead.data.batches import pad
 from clearhead.errors import ProbeError
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Tagger as TaggerNetwork
-from clearhead.models.config import ModelConfig
+from clearhead.models.config import EncoderConfig
 from clearhead.run import Sizes
 from clearhead.tasks.base.labels import TextLabelTask, numbered, padded_batches
 from clearhead.tasks.base.losses import IGNORE_INDEX, token_loss
@@ -31,7 +31,7 @@ from clearhead.tasks.base.task import Batch, device_of
 from clearhead.text import Tokenizer
 
 
-class TagModel(ModelConfig):
+class TagModel(EncoderConfig):
     """A tagger."""
 
     pieces: Literal["all", "first"] = Field("all", description="what is read of a word that is several tokens")
@@ -56,7 +56,7 @@ class Tag(TextLabelTask[TagModel, Tagged]):
 
     @classmethod
     def build(cls, model: TagModel, sizes: Sizes) -> nn.Module:
-        return TaggerNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad)
+        return TaggerNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, model.ngrams)
 
     def text(self, example: Tagged) -> str:
         return " ".join(example.tokens)

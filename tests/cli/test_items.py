@@ -1,0 +1,80 @@
+"""Every verb that takes a text takes several, a file of lines, and standard input."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clearhead.cli.main import _run
+from clearhead.tasks import default_config, override_config
+from clearhead.train.start import run_training
+
+TEXTS = ["a good film", "a dull film", "good good", ""]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    words = ["model.dim=16", "model.heads=2", "model.layers=1", "train.max_steps=3"]
+    (folder / "c.csv").write_text("text,label\n" + "".join(f"film {i},{'ab'[i % 2]}\n" for i in range(40)))
+    (folder / "t.conll").write_text("".join(f"a\tD\nfilm{i}\tN\n\n" for i in range(40)))
+    (folder / "p.tsv").write_text("".join(f"a {i}\tb {i}\n" for i in range(40)))
+    for task, data in (("classify", "c.csv"), ("tag", "t.conll"), ("translate", "p.tsv")):
+        config = override_config(default_config(task), [f"data.path={folder / data}", *words])
+        run_training(config, folder / task, "test")
+    return folder
+
+
+@pytest.fixture
+def say(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    monkeypatch.chdir(tmp_path)
+
+    def run(verb: str, *words: str, stdin: str = "") -> str:
+        model = "classify" if verb in ("predict", "embed") else verb
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(stdin.encode()), isatty=lambda: False))
+        assert _run([verb, str(runs / model), *words], debug=True) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize("verb", ["classify", "tag", "translate", "predict", "embed"])
+def test_arguments_a_file_and_standard_input_are_the_same(verb: str, say: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:3]) + "\n", encoding="utf-8")
+    several = say(verb, *TEXTS[:3])
+    assert several.strip()
+    assert say(verb, stdin="\n".join(TEXTS[:3]) + "\n") == several
+    assert say(verb, "-", stdin="\n".join(TEXTS[:3]) + "\n") == several
+    assert say(verb, "texts.txt") == several
+    found: Any = json.loads(say(verb, "--json", *TEXTS[:3]))
+    assert len(found) == 3
+    if verb not in ("translate", "embed"):  # which give a list of one
+        assert isinstance(json.loads(say(verb, "--json", TEXTS[0])), dict)
+
+
+def test_one_text_has_the_details(say: Callable[..., str]) -> None:
+    label, *probabilities = say("classify", "a good film").splitlines()
+    assert label in "ab"
+    assert len(probabilities) == 2
+    lines = say("classify", "a good film", "a dull film").splitlines()
+    assert [len(line.split("\t")) for line in lines] == [2, 2]
+    assert say("tag", "a film", "a b c").count("\n") == 2 + 1 + 3 + 1
+
+
+@pytest.mark.parametrize("verb", ["classify", "tag", "translate"])
+def test_a_table_is_not_a_text(
+    verb: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.tsv").write_text("a\tb\n", encoding="utf-8")
+    assert _run([verb, str(runs / verb), "file.tsv"], debug=False) == 2
+    assert "file.tsv: is a table; give one text on each line, for instance by cut -f1" in capsys.readouterr().err
