@@ -31,7 +31,7 @@ def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_recipe_is_a_configuration(task: str, minutes: float) -> None:
     for amount in AMOUNTS:
         for side in (0, 1, 28, 32, 37, 64, 640):
-            facts = DataFacts(amount, "examples", length=31.0, classes=7, image_size=side)
+            facts = DataFacts(amount, "examples", length=31.0, word=5.0, image_size=side)
             config = override_config(default_config(task), [f"train.max_minutes={minutes}"])
             chosen, note = choose(config, facts, ["train.max_minutes"], None)
             assert chosen.train.max_minutes == minutes

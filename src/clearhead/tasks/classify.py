@@ -23,7 +23,10 @@ from clearhead.run import Sizes
 from clearhead.tasks.base.labels import Classification, TextLabelTask, classifications, numbered, padded_batches
 from clearhead.tasks.base.losses import class_loss
 from clearhead.tasks.base.predictor import BATCH, Predictor
+from clearhead.tasks.base.recipe import Budget, DataFacts, Recipe
 from clearhead.tasks.base.task import Batch, Examples, device_of
+
+LONG_WORD = 15.0  # characters: the text has hardly any spaces
 
 
 class ClassifyModel(PooledConfig, EncoderConfig):
@@ -41,6 +44,15 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
     unit = "examples"
     metric = "accuracy"
+
+    @classmethod
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+        """Whole words and their n-grams where texts are few; pieces where they are many, or have no spaces."""
+        if facts.examples < 20_000 and facts.word < LONG_WORD:
+            own: Recipe = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.layers": 1}
+            return {**super().recipe(facts, budget), **own, "model.dropout": 0.5}
+        own = {"tokenizer.size": 8000, "tokenizer.lowercase": True, "data.augment": 0.15}
+        return {**super().recipe(facts, budget), **own, "train.learning_rate": 0.002, "train.average": 0.99}
 
     @classmethod
     def build(cls, model: ClassifyModel, sizes: Sizes) -> nn.Module:

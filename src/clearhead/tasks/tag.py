@@ -27,6 +27,7 @@ from clearhead.run import Sizes
 from clearhead.tasks.base.labels import TextLabelTask, numbered, padded_batches
 from clearhead.tasks.base.losses import IGNORE_INDEX, token_loss
 from clearhead.tasks.base.predictor import BATCH, Predictor
+from clearhead.tasks.base.recipe import Budget, DataFacts, Recipe
 from clearhead.tasks.base.task import Batch, device_of
 from clearhead.text import Tokenizer
 
@@ -53,6 +54,12 @@ class Tag(TextLabelTask[TagModel, Tagged]):
         """Before version 2, runs read the first token of each word."""
         if "tied" in values.get("model", {}):  # every setting is there: the file of a run
             values["model"].setdefault("pieces", "first")
+
+    @classmethod
+    def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
+        """Small pieces and their n-grams: the ending of a word says much about its tag."""
+        own = {"tokenizer.size": 500, "model.ngrams": 4, "train.learning_rate": 0.008, "train.matrix_rate": 0.01}
+        return {**super().recipe(facts, budget), **own}
 
     @classmethod
     def build(cls, model: TagModel, sizes: Sizes) -> nn.Module:

@@ -65,8 +65,12 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
 
     @classmethod
     def facts(cls, dataset: AnyDataset) -> DataFacts:
-        examples: list[ExampleT] = list(dataset.train)
-        return DataFacts(len(examples), find_reader(cls.data_kind).unit)
+        examples = list(dataset.train)
+        reader = find_reader(cls.data_kind)
+        texts = [text for each in examples for side in reader.texts(each).values() for text in side]
+        characters, words = sum(map(len, texts)), sum(len(text.split()) for text in texts)
+        unit = reader.unit
+        return DataFacts(len(examples), unit, characters / max(1, len(examples)), word=characters / max(1, words))
 
     @classmethod
     def default_minutes(cls, facts: DataFacts) -> float:
@@ -74,10 +78,10 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:  # noqa: ARG003
+        """Few texts are soon learned by heart: much dropout, and the best weights are kept."""
         return {
             **MUON,
             **shape(128, 2),
-            "tokenizer.size": min(8000, max(1000, round(25 * facts.examples**0.5, -2))),
             "data.batch_tokens": 1024,
             "model.positions": "rotary",
             "model.dropout": 0.3,
@@ -85,8 +89,9 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
             "train.matrix_rate": 0.004,
             "train.weight_decay": 0.1,
             "train.label_smoothing": 0.1,
+            "train.average": 0.98,
             "train.evaluations": 10,
-            "train.patience": 4,
+            "train.patience": 5,
         }
 
     def __init__(self, config: Config[ModelT], workspace: Workspace):

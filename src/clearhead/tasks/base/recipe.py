@@ -44,7 +44,7 @@ class DataFacts:
     examples: int  # of running text: characters
     unit: str  # what they are, in the plural
     length: float = 0.0  # mean number of characters in an example
-    classes: int = 0
+    word: float = 0.0  # mean number of characters between two spaces: much in a language that writes none
     image_size: int = 0  # the side of a square image; 0 if they have several sizes
 
 
