@@ -78,3 +78,26 @@ def test_a_table_is_not_a_text(
     (tmp_path / "file.tsv").write_text("a\tb\n", encoding="utf-8")
     assert _run([verb, str(runs / verb), "file.tsv"], debug=False) == 2
     assert "file.tsv: is a table; give one text on each line, for instance by cut -f1" in capsys.readouterr().err
+
+
+def test_images_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import numpy as np
+    from PIL import Image
+
+    from clearhead import train
+
+    shades = [(np.full((9, 13, 3), 5 * i, np.uint8), "dark" if i < 20 else "light") for i in range(41)]
+    small = {"dim": 16, "heads": 2, "layers": 1, "max_steps": 2, "progress": False}
+    train("caption", data=shades, out=tmp_path / "run", **small)
+    train("vision", data=shades, out=tmp_path / "eyes", **small)
+    for name in ("one.png", "two.png"):
+        Image.fromarray(shades[7][0]).save(tmp_path / name)
+    images = [str(tmp_path / name) for name in ("one.png", "two.png")]
+    assert _run(["caption", str(tmp_path / "run"), *images], debug=True) == 0
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == images
+    assert _run(["caption", str(tmp_path / "run"), images[0]], debug=True) == 0
+    one = capsys.readouterr().out.rstrip("\n")
+    assert _run(["caption", str(tmp_path / "run"), "--json", *images], debug=True) == 0
+    assert json.loads(capsys.readouterr().out)[1] == {"image": images[1], "caption": one}
+    assert _run(["classify", str(tmp_path / "eyes"), images[0]], debug=True) == 0
+    assert capsys.readouterr().out.count("%") == 2  # the path of an image is not a file of texts

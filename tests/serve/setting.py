@@ -50,6 +50,7 @@ def make_all(folder: Path) -> list[str]:
     make(folder / "critic", "classify", "word", WORDS, labels=("bad", "good", "odd"))
     make(folder / "eyes", "vision", None, "", labels=DIGITS)
     make(folder / "painter", "caption", "word", WORDS)
+    make(folder / "tagger", "tag", "word", WORDS, labels=("noun", "verb", "other"))
     make(folder / "vectors", "words", "word", WORDS)
     return [str(path) for path in sorted(folder.iterdir())]
 

@@ -57,6 +57,23 @@ def test_a_text_is_classified(client: TestClient, model: Of) -> None:
     assert post(client, "/classify", 400, model="critic") == "text: critic reads a text, and the request has none"
 
 
+def test_several_texts_are_classified_at_once(client: TestClient, model: Of) -> None:
+    texts = sentences(5)
+    found = post(client, "/classify", model="critic", text=texts)
+    wanted = model("critic").classify(texts)
+    assert found["label"] == [each.label for each in wanted]
+    assert found["probabilities"] == [each.probabilities for each in wanted]
+    assert post(client, "/classify", 400, model="eyes", text=texts).startswith("image: ")
+
+
+def test_the_words_of_a_text_are_tagged(client: TestClient, model: Of) -> None:
+    texts = sentences(5)
+    wanted = [[list(pair) for pair in each] for each in model("tagger").tag(texts)]
+    assert post(client, "/tag", model="tagger", text=texts) == {"model": "tagger", "tags": wanted}
+    assert post(client, "/tag", model="tagger", text=texts[0]) == {"model": "tagger", "tags": wanted[0]}
+    assert "critic" in post(client, "/tag", 400, model="critic", text="a")
+
+
 def test_an_image_is_classified_as_base64_as_data_url_and_as_upload(client: TestClient, model: Of) -> None:
     content = png()
     wanted = model("eyes").classify(read_pixels(content, model("eyes").meta.sizes, max_pixels=1000))

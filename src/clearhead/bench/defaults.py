@@ -93,9 +93,8 @@ def pairs(language: str, count: int) -> Callable[[Path], Path]:
     """Pairs of Tatoeba drawn at random, and 1,000 others whose English is not among them."""
 
     def write(folder: Path) -> Path:
-        rows: Rows = [
-            (pair.source, pair.target) for pair in read(get(f"tatoeba-en-{language}").path, validation=0).train
-        ]
+        dataset = read(f"tatoeba-en-{language}", validation=0)
+        rows: Rows = [(pair.source, pair.target) for pair in dataset.train]
         random.Random(0).shuffle(rows)
         held_out = rows[:1000]
         known = {source for source, _ in held_out}

@@ -24,12 +24,12 @@ def classify(model: ModelPath, items: Items = None, as_json: Json = False) -> No
         found = loaded.classify(everything)
         records = [{"label": each.label, "probabilities": each.probabilities} for each in found]
         named = [{"item": item, **record} for item, record in zip(everything, records, strict=True)]
-        print_json(records[0] if is_one(items) else named)
+        print_json(records[0] if is_one(items, loaded.reads) else named)
         return
-    with progress_counter("items", shown=not is_one(items)) as count:
+    with progress_counter("items", shown=not is_one(items, loaded.reads)) as count:
         for window in growing_windows(given, **most):
             for one in loaded.classify(window):
-                if is_one(items):
+                if is_one(items, loaded.reads):
                     likeliest = sorted(one.probabilities.items(), key=lambda each: -each[1])[:10]
                     lines = [one.label, *(f"  {probability:6.1%}  {label}" for label, probability in likeliest)]
                     sys.stdout.write("\n".join(lines) + "\n")

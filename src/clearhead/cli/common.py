@@ -130,9 +130,11 @@ def from_stdin(items: Sequence[str] | None) -> bool:
     return not items or list(items) == ["-"]
 
 
-def is_one(items: Sequence[str] | None) -> bool:
+def is_one(items: Sequence[str] | None, reads: str = "text") -> bool:
     """Whether one item was given, so that its answer may take several lines."""
-    return not from_stdin(items) and len(items or ()) == 1 and not _is_file((items or ("",))[0])
+    if not items or len(items) > 1 or from_stdin(items):
+        return False
+    return reads != "text" or not _is_file(items[0])
 
 
 def _is_file(text: str) -> bool:

@@ -22,7 +22,7 @@ def embed(model: ModelPath, items: Items = None, as_json: Json = False) -> None:
         print_json([{"item": each, "vector": vector} for each, vector in zip(everything, vectors, strict=True)])
         return
     window = {"max_window": 1} if is_typed(items) else {}
-    with progress_counter("lines", shown=not is_one(items)) as count:
+    with progress_counter("lines", shown=not is_one(items, loaded.reads)) as count:
         for vector in loaded.embed_stream(given, **window):
             sys.stdout.write(" ".join(f"{number:.6g}" for number in vector) + "\n")
             count()

@@ -22,4 +22,4 @@ def predict(model: ModelPath, items: Items = None, as_json: Json = False) -> Non
         {"input": item, "task": loaded.task, **found}
         for item, found in zip(everything, loaded.predict_batch(everything), strict=True)
     ]
-    print_json(records[0] if is_one(items) else records)
+    print_json(records[0] if is_one(items, loaded.reads) else records)

@@ -13,6 +13,7 @@ generates token by token (`generates`), and how an item is prepared (`prepare`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,7 +54,7 @@ MAX_WINDOW = 2048  # items of a stream that are taken together, at most
 BATCH = 64  # items of one shape that are computed together
 
 
-class Predictor:
+class Predictor(ABC):
     """A trained model of one task."""
 
     task: ClassVar[str]  # set by its Task, like `title`
@@ -134,9 +135,9 @@ class Predictor:
                 raise self.wrong_verb(name)
             raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
+    @abstractmethod
     def prepare(self, item: Any) -> PreparedInput:
         """One item as the network reads it."""
-        raise NotImplementedError
 
     def token_count(self, item: Any) -> int:
         """The number of tokens or patches that the network reads of one item."""
@@ -149,13 +150,13 @@ class Predictor:
         """The answer to one item as JSON, with default settings."""
         return self.predict_batch([item])[0]
 
+    @abstractmethod
     def predict_batch(self, items: list[Any]) -> list[dict[str, Any]]:
         """The answer to each item as JSON, with default settings."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answer(self, item: Any, max_tokens: int | None = None) -> str:
         """The answer to one item as a text; what is generated is always the likeliest."""
-        raise NotImplementedError
 
     def examples(self) -> list[str]:
         """Inputs to try: those of its card, one from its last evaluation, or those of its task."""
