@@ -233,7 +233,7 @@ def read_pixels(content: bytes, sizes: Sizes, max_pixels: int) -> Pixels:
     """Decode an image file of at most `max_pixels` to the size that a model reads."""
     _check_header(content, max_pixels)
     try:
-        return pixels(content, size=sizes.height, channels=sizes.channels)
+        return pixels(content, size=(sizes.height, sizes.width), channels=sizes.channels)
     except DataError:
         raise RequestError(400, "invalid_image", "image: the file is damaged") from None
 

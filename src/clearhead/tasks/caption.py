@@ -18,7 +18,6 @@ from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.batches import pad
 from clearhead.data.examples import AnyDataset
-from clearhead.data.images import MAX_SIZE
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput, patch_names
 from clearhead.models.config import RecurrentPatchConfig
@@ -30,10 +29,11 @@ from clearhead.tasks.base.images import (
     Images,
     ImageT,
     check_patches,
-    common_size,
     expected,
+    image_facts,
     load_images,
     normalise,
+    scaled_size,
     scaling_note,
     sizes_of,
 )
@@ -92,8 +92,7 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
 
     @classmethod
     def facts(cls, dataset: AnyDataset) -> DataFacts:
-        described: list[Captioned] = list(dataset.train)
-        return DataFacts(len(described), "images", image_size=common_size(each.image for each in described))
+        return image_facts(dataset)
 
     @classmethod
     def default_minutes(cls, facts: DataFacts) -> float:
@@ -101,11 +100,11 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:  # noqa: ARG003
-        size = facts.image_size if 0 < facts.image_size <= MAX_SIZE else MAX_SIZE
+        size, scaling = scaled_size(facts)
         return {
             **MUON,
             **shape(128, 2),
-            "data.image_size": None if size == facts.image_size else size,
+            **scaling,
             "data.batch_tokens": 4096,
             "model.patch": 8 if size % 8 == 0 else 4 if size % 4 == 0 else 1,
             "train.learning_rate": 0.004,

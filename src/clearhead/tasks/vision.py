@@ -19,7 +19,6 @@ from clearhead.config import Config
 from clearhead.data import Picture
 from clearhead.data.batches import Batches
 from clearhead.data.examples import AnyDataset
-from clearhead.data.images import MAX_SIZE
 from clearhead.look.inputs import PreparedInput, patch_names
 from clearhead.models.config import PooledPatchConfig, PoolName
 from clearhead.models.vision import VisionTransformer
@@ -29,10 +28,11 @@ from clearhead.tasks.base.images import (
     Images,
     ImageT,
     check_patches,
-    common_size,
     expected,
+    image_facts,
     load_images,
     normalise,
+    scaled_size,
     scaling_note,
     sizes_of,
 )
@@ -77,8 +77,7 @@ class Vision(LabelTask[VisionModel]):
 
     @classmethod
     def facts(cls, dataset: AnyDataset) -> DataFacts:
-        pictures: list[Picture] = list(dataset.train)
-        return DataFacts(len(pictures), "images", image_size=common_size(each.image for each in pictures))
+        return image_facts(dataset)
 
     @classmethod
     def default_minutes(cls, facts: DataFacts) -> float:
@@ -86,12 +85,12 @@ class Vision(LabelTask[VisionModel]):
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:  # noqa: ARG003
-        size = facts.image_size if 0 < facts.image_size <= MAX_SIZE else MAX_SIZE
+        size, scaling = scaled_size(facts)
         patch = next((each for each in (4, 8, 7, 5, 6, 3, 2, 1) if size % each == 0 and size // each <= 10), 1)
         return {
             **MUON,
             **shape(96, 5),
-            "data.image_size": None if size == facts.image_size else size,
+            **scaling,
             "data.batch_tokens": 3200,
             "data.augment": 0.4,
             "model.patch": patch,

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.data import images
-from clearhead.data.examples import Pixels
+from clearhead.data.examples import AnyDataset, Pixels
 from clearhead.errors import ConfigError
 from clearhead.look.inputs import PreparedInput
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.predictor import Predictor
+from clearhead.tasks.base.recipe import DataFacts, Recipe
 
 if TYPE_CHECKING:
     from clearhead.data.images import ImageLike
@@ -38,7 +39,7 @@ class ImagePredictor(Predictor):
     def pixels(self, image: ImageLike) -> Pixels:
         """An image (Pillow image, pixels, bytes or path) in the size that the model reads: (height, width, C) bytes."""
         sizes = self.meta.sizes
-        return images.pixels(image, size=sizes.height, channels=sizes.channels)
+        return images.pixels(image, size=(sizes.height, sizes.width), channels=sizes.channels)
 
     def image_arrays(self, items: Sequence[ImageLike]) -> Images:
         """(N, height, width, C) of images in any form."""
@@ -67,6 +68,18 @@ def load_images(files: Sequence[Any | Path], like: Images | None = None, size: i
     """All images in one array, of the shape of those in `like`, or of squares of `size`, or of their common shape."""
     shape = images.common_shape(files, size) if like is None else like.shape[1:]
     return images.load_pixels(files, shape)
+
+
+def image_facts(dataset: AnyDataset) -> DataFacts:
+    """How many images there are, and their size if it is one."""
+    examples = list(dataset.train)
+    return DataFacts(len(examples), "images", image_size=common_size(each.image for each in examples))
+
+
+def scaled_size(facts: DataFacts) -> tuple[int, Recipe]:
+    """The side of the images that a model reads, and the setting that scales them to it."""
+    size = facts.image_size if 0 < facts.image_size <= images.MAX_SIZE else images.MAX_SIZE
+    return size, {"data.image_size": None if size == facts.image_size else size}
 
 
 def common_size(files: Iterable[Any | Path]) -> int:
