@@ -35,6 +35,7 @@ from clearhead.train.ema import EMA
 from clearhead.train.optimizers import load_optimizer_state, make_optimizers, optimizer_state, set_learning_rates
 from clearhead.train.schedules import Progress, factor
 
+MIN_STEPS = 10  # between two evaluations that are evenly spread
 RESERVE = 0.05  # of the time limit, for the last evaluation
 
 
@@ -122,8 +123,8 @@ class Trainer:
         """Whether to evaluate before the next step: every so many steps, or evenly spread over the training."""
         if self.config.evaluate_every is not None:
             return self.step > 0 and self.step % self.config.evaluate_every == 0
-        due = int(self.config.evaluations * self.progress.share(self.step))
-        if due <= self.evaluations or self.step == 0:
+        due = min(int(self.config.evaluations * self.progress.share(self.step)), self.step // MIN_STEPS)
+        if due <= self.evaluations:
             return False
         self.evaluations = due
         return True
