@@ -173,6 +173,15 @@ def override(config: ConfigT, assignments: Sequence[str]) -> ConfigT:
     return _validated(type(config), values, {}, "")
 
 
+def assignment(name: str, value: object) -> str:
+    """`section.key=value` as `override` reads it."""
+    if isinstance(value, float):
+        return f"{name}={value:g}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"{name}={','.join(map(str, value))}"
+    return f"{name}={'none' if value is None else str(value).lower() if isinstance(value, bool) else value}"
+
+
 def dump(config: BaseModel) -> str:
     """The whole configuration as YAML, with every default."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

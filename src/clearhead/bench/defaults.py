@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 from clearhead.bench.measure import Measurement
 from clearhead.data import read
@@ -54,12 +54,12 @@ def run(peers: bool) -> Iterator[Measurement]:
         with TemporaryDirectory() as folder:
             data = point.data(Path(folder))
             found = trained(point, data, Path(folder) / "run")
-            bound = "at most" if point.lower_is_better else "at least"
+            bound: Literal["at most", "at least"] = "at most" if point.lower_is_better else "at least"
             detail = {"minutes": point.minutes, "data": point.name, **found}
             what = f"{point.name}, {point.minutes:g} minutes on one core"
             scale = 100 if point.metric == "accuracy" else 1
             unit = {"accuracy": "%", "bits per character": "bits"}.get(point.metric, point.metric)
-            yield Measurement(what, scale * found["scores"][point.metric], unit, point.limit, detail, bound)  # type: ignore[arg-type]
+            yield Measurement(what, scale * found["scores"][point.metric], unit, point.limit, detail, bound)
             yield Measurement(f"{what}: real time / promised", found["minutes"] / point.minutes, "×", PROMISE)
             if peers and point.peer is not None:
                 yield Measurement(f"{point.name}, scikit-learn's linear model", 100 * point.peer(data), "%")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,20 +43,15 @@ def train(
     What you do not choose is chosen for the amount of data and the time (train.max_minutes=…), printed, and written to
     config.yaml.
     """
-    from clearhead.tasks import default_config, load_config, override_config
-
-    is_recipe = what.endswith((".yaml", ".yml"))
-    config = load_config(what) if is_recipe else default_config(what, size or "small")
-    changes = ([f"data.path={data}"] if data is not None else []) + (overrides or [])
-    config = override_config(config, changes)
     from clearhead.train.display import Display
-    from clearhead.train.start import Plan, plan_training, run_training
+    from clearhead.train.start import default_out, load_settings, plan_run, run_training
 
-    run = out or Path("runs") / f"{config.task}-{time.strftime('%Y%m%d-%H%M%S')}"
+    config = load_settings(what, size)
+    changes = ([f"data.path={data}"] if data is not None else []) + (overrides or [])
+    run = out or default_out(config)
     command = "clearhead " + " ".join(shlex.quote(word) for word in sys.argv[1:])
     with Display(run, silent=as_json) as callbacks:
-        given = [change.partition("=")[0] for change in changes]
-        plan = Plan(config) if is_recipe else plan_training(config, given, size, callbacks)
+        plan = plan_run(what, config, changes, size, callbacks)
         if not dry_run:
             evaluation = run_training(plan.config, run, command, callbacks, plan)
     if dry_run:
@@ -96,8 +90,9 @@ def _print_estimate(plan: Plan, as_json: bool) -> None:
     from clearhead.train.dry_run import estimate
 
     config = plan.config
-    note = lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True)  # noqa: E731
-    found = estimate(config, note, plan.dataset)
+    screen = console(stderr=True)
+    screen.quiet = as_json
+    found = estimate(config, lambda text: screen.print(text, soft_wrap=True), plan.dataset)
     total, memory = sum(found.parameters.values()), sum(found.memory.values())
     if as_json:
         totals = {"total_parameters": total, "total_memory": memory, "minutes": found.minutes}

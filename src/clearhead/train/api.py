@@ -6,20 +6,19 @@ model = clearhead.train("classify", data=[("a warm film", "good"), ("dull", "bad
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import AnyConfig, describe
+from clearhead.config import AnyConfig, assignment, describe
 from clearhead.data.memory import write_examples
 from clearhead.errors import ConfigError, nearest
 from clearhead.run import DATA
-from clearhead.tasks import TASKS, default_config, load_config, override_config
+from clearhead.tasks import TASKS
 from clearhead.tasks.base.predictor import Predictor, load
 from clearhead.train.display import Display
 from clearhead.train.loop import Callbacks
-from clearhead.train.start import Plan, plan_training, remove_on_failure, run_training
+from clearhead.train.start import default_out, load_settings, plan_run, remove_on_failure, run_training
 
 
 def train(
@@ -39,18 +38,15 @@ def train(
     so that the run can be resumed. Settings are named as on the command line, `**{"model.dim": 64}`, or by their last
     part where no other has it: `dim=64`. What is not given is chosen for the data and the time.
     """
-    is_recipe = task.endswith((".yaml", ".yml"))
-    config = load_config(task) if is_recipe else default_config(task, size or "small")
+    config = load_settings(task, size)
     changes = assignments(config, settings)
-    run = Path(out) if out is not None else Path("runs") / f"{config.task}-{time.strftime('%Y%m%d-%H%M%S')}"
+    run = default_out(config) if out is None else Path(out)
     with remove_on_failure(run):
         if data is not None:
             path = data if isinstance(data, str | Path) else _written(data, config.task, run)
             changes.append(f"data.path={path}")
-        config = override_config(config, changes)
         with Display(run, silent=not progress, then=callbacks) as told:
-            given = [change.partition("=")[0] for change in changes]
-            plan = Plan(config) if is_recipe else plan_training(config, given, size, told)
+            plan = plan_run(task, config, changes, size, told)
             run_training(plan.config, run, f"clearhead.train({task!r}, …)", told, plan)
     return load(run)
 
@@ -64,14 +60,8 @@ def assignments(config: AnyConfig, settings: Mapping[str, Any]) -> list[str]:
         if len(matching) != 1:
             problem = f"is the name of {' and '.join(matching)}; write it whole" if matching else nearest(name, known)
             raise ConfigError(f"{'ambiguous' if matching else 'unknown'} setting {name}: {problem}")
-        changes.append(f"{matching[0]}={_text(value)}")
+        changes.append(assignment(matching[0], value))
     return changes
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ",".join(map(str, value))
-    return "none" if value is None else str(value)
 
 
 def _written(data: Any, task: str, run: Path) -> Path:

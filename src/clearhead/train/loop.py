@@ -106,6 +106,7 @@ class Trainer:
                 if self.evaluation_is_due():
                     self.evaluate()
                     if self.should_stop_early:
+                        self.save()
                         break
                 with uninterrupted():
                     self.update(list(islice(batches, self.config.accumulate)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from clearhead.errors import ClearheadError
 from clearhead.files import write_text
 from clearhead.models.build import recompute_blocks
 from clearhead.run import Run
-from clearhead.tasks import TASKS, override_config, run_config
+from clearhead.tasks import TASKS, default_config, load_config, override_config, run_config
 from clearhead.tasks.base.network import build_network, save_weights
 from clearhead.tasks.base.recipe import choose
 from clearhead.tasks.base.task import Evaluation, Task, Workspace, read_dataset
@@ -42,6 +42,31 @@ class Plan:
     config: AnyConfig
     dataset: AnyDataset | None = None
     seconds: float = 0.0  # spent on reading
+
+
+def load_settings(what: str, size: str | None = None) -> AnyConfig:
+    """The configuration of a task's name, or of a RECIPE.yaml, before the user changes anything."""
+    return load_config(what) if is_recipe(what) else default_config(what, size or "small")
+
+
+def is_recipe(what: str) -> bool:
+    """Whether the user named a YAML file and not a task."""
+    return what.endswith((".yaml", ".yml"))
+
+
+def default_out(config: AnyConfig) -> Path:
+    """Where a run goes if nobody says."""
+    return Path("runs") / f"{config.task}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def plan_run(
+    what: str, config: AnyConfig, changes: Sequence[str], size: str | None = None, callbacks: Callbacks | None = None
+) -> Plan:
+    """The configuration with the user's changes, and for a task's name with everything else chosen for the data."""
+    config = override_config(config, changes)
+    if is_recipe(what):
+        return Plan(config)
+    return plan_training(config, [change.partition("=")[0] for change in changes], size, callbacks)
 
 
 def plan_training(

@@ -1,7 +1,8 @@
 """Settings that fit the data and the time: what `clearhead train TASK` chooses where the user chose nothing.
 
-Each task has a `recipe`, a function of the amount of data and of the budget; `tools/tune` measured what it is made of.
-Here is what all of them share: the budget, and which choices of the user take which parts of the recipe with them.
+Each task has a `recipe`, a function of the amount of data and of the budget. `benchmarks/tune` has what was tried for
+them, and `tools/tune.py` tries more. Here is what all of them share: the budget, and which choices of the user take
+which parts of the recipe with them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from clearhead.config import AnyConfig
+from clearhead.config import AnyConfig, assignment
 from clearhead.run import Run, find
 from clearhead.tasks import TASKS, override_config, run_config
 
@@ -103,9 +104,9 @@ def choose(config: AnyConfig, facts: DataFacts, given: Collection[str], size: st
         recipe = {name: value for name, value in recipe.items() if not name.startswith(("model.", "tokenizer."))}
         recipe |= _shape_of(config.train.start_from)
     chosen = {name: value for name, value in recipe.items() if name not in fixed and _has(config, name)}
-    completed = override_config(config, [f"{name}={_text(value)}" for name, value in chosen.items()])
-    listed = " ".join(f"{name}={_text(value)}" for name, value in chosen.items())
-    return completed, f"chosen for {facts.examples:,} {facts.unit} and {budget}: {listed}"
+    listed = [assignment(name, value) for name, value in chosen.items()]
+    note = f"chosen for {facts.examples:,} {facts.unit} and {budget}: {' '.join(listed)}"
+    return override_config(config, listed), note
 
 
 def _shape_of(start_from: str) -> Recipe:
@@ -117,9 +118,3 @@ def _shape_of(start_from: str) -> Recipe:
 def _has(config: AnyConfig, name: str) -> bool:
     section, _, key = name.partition(".")
     return key in type(getattr(config, section)).model_fields
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
