@@ -226,9 +226,34 @@ def test_a_part_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.usefixtures("data")
-def test_only_text_is_joined() -> None:
-    with pytest.raises(DataError, match=r"^sst2\+trec: joins 2 sources with \+, which only running text can"):
-        read("sst2+trec", kind="labelled")
+def test_what_one_source_holds_out_is_not_trained_on() -> None:
+    put(Path("mine.tsv"), "a dog\tein Hund\nA  Cat\teine Katze\na bird\tein Vogel\n")
+    put(Path("other/train.tsv"), "en\tde\na cat\tdie Katze\na dog\tder Hund\na fish\tein Fisch\n")
+    put(Path("other/valid.tsv"), "en\tde\na bird\tder Vogel\n")
+    joined = read("mine.tsv+other", kind="pairs", validation=0.01)
+    [own] = read("mine.tsv", kind="pairs", validation=0.01).validation
+    held_out = {own.source.lower(), "a bird"}
+    assert {pair.source.lower() for pair in joined.validation} == held_out
+    texts = [pair.target for pair in joined.train]
+    assert sorted(texts) == sorted(
+        target
+        for source, target in [
+            ("a dog", "ein Hund"),
+            ("a  cat", "eine Katze"),
+            ("a cat", "die Katze"),
+            ("a dog", "der Hund"),
+            ("a fish", "ein Fisch"),
+            ("a bird", "ein Vogel"),
+        ]
+        if " ".join(source.split()) not in {" ".join(each.split()) for each in held_out}
+    )
+    assert joined.origin == "mine.tsv+other"
+
+
+@pytest.mark.usefixtures("data")
+def test_examples_are_checked_one_source_at_a_time() -> None:
+    with pytest.raises(DataError, match=r"^sst2\+trec: joins 2 sources with \+, and only running text is checked"):
+        check("sst2+trec", kind="labelled")
     with pytest.raises(ConfigError, match="builtin has data of every kind"):
         read("wikitext2+builtin")
 

@@ -42,7 +42,7 @@ def read(
     encoding: str = "utf-8",
     validation: float | None = None,
 ) -> AnyDataset:
-    """Read a file, a folder, a known dataset by its name, two aligned files `a,b`, texts `a+b`, or `builtin`.
+    """Read a file, a folder, a known dataset by its name, two aligned files `a,b`, several sources `a+b`, or `builtin`.
 
     `kind` is the name of a reader; by default it is detected. `validation` is the share of the examples to hold out if
     the data has no validation part: 5 % by default, but of much data no more than 1,000 or 100,000 characters.
@@ -78,7 +78,7 @@ def absolute(path: str) -> str:
 def only(sources: Sequence[Source]) -> Source:
     """The single source; several are an error."""
     if len(sources) > 1:
-        message = f"joins {len(sources)} sources with +, which only running text can; give one of them"
+        message = f"joins {len(sources)} sources with +, and only running text is checked together; give one of them"
         raise DataError(message, path=joined_name(sources))
     return sources[0]
 
@@ -180,7 +180,7 @@ def chosen_reader(chosen: str | None, kind: str, sources: Sequence[Source]) -> s
 
 
 def common_kind(found: Sequence[Detected]) -> str:
-    """The kind of sources that are read together: several can only be text."""
+    """The kind of sources that are read together: of several it is text, unless a task asks for another."""
     return found[0].kind if len(found) == 1 else "text"
 
 
@@ -208,19 +208,32 @@ def _surest(source: Source) -> Detected | None:
 
 
 def read_sources(sources: Sequence[Source], found: Sequence[Detected], kind: str, share: float | None) -> AnyDataset:
-    """Read data of one kind from sources that were detected as `found`; only text can come from several."""
+    """Read data of one kind from sources that were detected as `found`."""
     if find_reader(kind).example_kind == "text":
         texts = [_read_text(source, each, kind, share) for source, each in zip(sources, found, strict=True)]
         train, held_out = zip(*texts, strict=True)
         joined = texts[0] if len(texts) == 1 else (JoinedText(train), JoinedText(held_out))
         return Dataset("text", *joined, origin=joined_name(sources))
-    source = only(sources)
-    reader = reader_for(found[0], kind)
+    datasets = [_read_examples(source, each, kind, share) for source, each in zip(sources, found, strict=True)]
+    return datasets[0] if len(datasets) == 1 else _joined(datasets, find_reader(kind), joined_name(sources))
+
+
+def _read_examples(source: Source, found: Detected, kind: str, share: float | None) -> AnyDataset:
+    reader = reader_for(found, kind)
     parts = read_parts(source, reader)
     columns = "" if source.is_builtin else reader.columns(source)
     if parts.validation is not None:
         return Dataset(reader.example_kind, parts.train, parts.validation, source.name, columns)
     return Dataset(reader.example_kind, *reader.split(parts.train, share), source.name, columns)
+
+
+def _joined(datasets: Sequence[AnyDataset], reader: Reader, name: str) -> AnyDataset:
+    """Several datasets as one; what one of them holds out is not in the training part of another."""
+    held_out = [example for dataset in datasets for example in dataset.validation]
+    keys = {reader.identity(example) for example in held_out}
+    train = [each for dataset in datasets for each in dataset.train if reader.identity(each) not in keys]
+    columns = "; ".join(dataset.columns for dataset in datasets if dataset.columns)
+    return Dataset(reader.example_kind, train, held_out, name, columns)
 
 
 def reader_for(found: Detected, kind: str) -> Reader:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from clearhead.config import AnyConfig, Config, Section
 from clearhead.data.batches import Cursor
-from clearhead.data.dataset import chosen_reader, detect, find_reader, only, read_sources, resolve
+from clearhead.data.dataset import chosen_reader, detect, find_reader, read_sources, resolve
 from clearhead.data.examples import AnyDataset
 from clearhead.data.source import ReadOptions
 from clearhead.errors import ConfigError, DataError, nearest
@@ -242,12 +242,13 @@ def read_dataset(config: AnyConfig, kind: str, workspace: Workspace) -> AnyDatas
     sources = resolve(data.path, ReadOptions(data.encoding, data.source, data.target))
     chosen = chosen_reader(data.kind, kind, sources)
     found = [detect(source, chosen) for source in sources]
-    if kind != "text" and not (data.source or data.target) and find_reader(found[0].kind).example_kind != kind:
-        raise DataError(
-            f"looks like {found[0].kind} ({found[0].reason}), and {config.task} needs {kind}; "
-            f"if it is {kind} all the same, say data.kind={kind}",
-            path=only(sources).name,
-        )
+    for source, each in zip(sources, found, strict=True) if kind != "text" and not (data.source or data.target) else ():
+        if find_reader(each.kind).example_kind != kind:
+            raise DataError(
+                f"looks like {each.kind} ({each.reason}), and {config.task} needs {kind}; "
+                f"if it is {kind} all the same, say data.kind={kind}",
+                path=source.name,
+            )
     dataset = read_sources(sources, found, kind, 0 if workspace.whole else data.validation)
     if not workspace.whole:
         return dataset
