@@ -61,6 +61,6 @@ def test_another_kind_is_refused_under_the_name_that_the_user_typed() -> None:
         found("classify", "labelled", "tatoeba-en-es")
 
 
-def test_only_text_comes_from_several_places() -> None:
-    with pytest.raises(DataError, match=r"^book\.txt\+reviews\.csv: joins 2 sources with \+, which only running text"):
-        found("classify", "labelled", "book.txt+reviews.csv")
+def test_each_of_several_sources_is_of_the_right_kind() -> None:
+    with pytest.raises(DataError, match=r"^book\.txt: looks like text .*, and classify needs labelled"):
+        found("classify", "labelled", "reviews.csv+book.txt")
