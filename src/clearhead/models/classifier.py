@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from clearhead.models import build
 from clearhead.models.build import Model, TokenInput
-from clearhead.models.config import ModelConfig, PooledConfig
-from clearhead.nn import POOLS, Dropout, NgramEmbedding, SequenceOutput, TokenOutput, padding_mask
+from clearhead.models.config import ModelConfig, PooledConfig, WordFeatureConfig
+from clearhead.nn import POOLS, Dropout, FeatureEmbedding, NgramEmbedding, SequenceOutput, TokenOutput, padding_mask
 
 
 class TextEncoder(nn.Module):
@@ -27,6 +27,20 @@ class TextEncoder(nn.Module):
         """(B, T) -> (B, T, D)."""
         mask = build.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
         return self.stack(self.ngrams(ids, self.tokens(ids)), mask=mask)
+
+
+class WordEncoder(TextEncoder):
+    """From words as their ids and features to one vector for each word."""
+
+    def __init__(self, config: WordFeatureConfig, size: int, pad: int = 0):
+        super().__init__(config, size, pad, config.ngrams)
+        self.features = FeatureEmbedding(config.features, config.dim, config.dropout)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(B, T, 1 + F): each word's id, then the numbers of its features -> (B, T, D)."""
+        ids, features = words[..., 0], words[..., 1:]
+        mask = build.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
+        return self.stack(self.features(features, self.ngrams(ids, self.tokens(ids))), mask=mask)
 
 
 class Classifier(Model):
@@ -47,11 +61,11 @@ class Classifier(Model):
 
 
 class Tagger(Model):
-    """One label for each token."""
+    """One label for each token; with a `WordEncoder`, for each word."""
 
-    def __init__(self, config: ModelConfig, size: int, classes: int, pad: int = 0, ngrams: int = 1):
+    def __init__(self, config: ModelConfig, size: int, classes: int, pad: int = 0, encoder: TextEncoder | None = None):
         super().__init__()
-        self.encoder = TextEncoder(config, size, pad, ngrams)
+        self.encoder = encoder or TextEncoder(config, size, pad)
         self.dropout = Dropout(config.dropout)
         self.output = TokenOutput(config.dim, classes)
 
@@ -59,5 +73,5 @@ class Tagger(Model):
         return {"encoder": self.encoder.stack}
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, T) -> logits (B, T, C)."""
+        """(B, T) or (B, T, 1 + F) -> logits (B, T, C)."""
         return self.output(self.dropout(self.encoder(ids)))

@@ -95,6 +95,14 @@ class EncoderConfig(ModelConfig):
     ngrams: int = Field(1, ge=1, le=5, description="hashed n-grams of up to so many tokens have vectors too; 1 = none")
 
 
+class WordFeatureConfig(EncoderConfig):
+    """A model that labels words."""
+
+    features: int = Field(
+        0, ge=0, description="rows for hashed features of words (beginning, ending, shape, neighbours); 0 = none"
+    )
+
+
 class PatchConfig(ModelConfig):
     """A model that reads images."""
 

@@ -24,7 +24,14 @@ from clearhead.nn.block import (
     SandwichNorm,
 )
 from clearhead.nn.cache import Cache, FixedCache, GrowingCache, MemoryCache, WindowCache
-from clearhead.nn.embedding import NgramEmbedding, PatchEmbedding, TokenEmbedding, TokenOutput, one_hot
+from clearhead.nn.embedding import (
+    FeatureEmbedding,
+    NgramEmbedding,
+    PatchEmbedding,
+    TokenEmbedding,
+    TokenOutput,
+    one_hot,
+)
 from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward, FeedForwardLayer, SwiGLU
 from clearhead.nn.masks import Mask, additive_mask, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
 from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, RMSNorm, layer_norm, rms_norm
@@ -53,7 +60,7 @@ __all__ += ["pick_one", "softmax", "sum_of_projections"]
 __all__ += ["PLACEMENTS", "Decoder", "DecoderBlock", "DecoderCache", "Encoder", "EncoderBlock"]
 __all__ += ["PostNorm", "PreNorm", "Residual", "SandwichNorm"]
 __all__ += ["Cache", "FixedCache", "GrowingCache", "MemoryCache", "WindowCache"]
-__all__ += ["NgramEmbedding", "PatchEmbedding", "TokenEmbedding", "TokenOutput", "one_hot"]
+__all__ += ["FeatureEmbedding", "NgramEmbedding", "PatchEmbedding", "TokenEmbedding", "TokenOutput", "one_hot"]
 __all__ += ["FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "SwiGLU"]
 __all__ += ["Mask", "additive_mask", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]
 __all__ += ["NORMS", "BatchNorm", "Dropout", "LayerNorm", "RMSNorm", "layer_norm", "rms_norm"]

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ShapeError
+from clearhead.nn.norm import Dropout
 
 
 def one_hot(ids: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -82,6 +83,22 @@ class NgramEmbedding(nn.Module):
             hashed = hashed * 1_000_003 + earlier + n
             x = x + table((hashed ^ (hashed >> 16)) % self.rows)
         return x
+
+
+class FeatureEmbedding(nn.Module):
+    """Adds to each word the sum of the vectors of its features; feature 0 is none."""
+
+    def __init__(self, rows: int, dim: int, dropout: float = 0.0):
+        super().__init__()
+        self.table = nn.Embedding(rows, dim, padding_idx=0)
+        nn.init.normal_(self.table.weight, std=0.1)
+        with torch.no_grad():
+            self.table.weight[0] = 0.0
+        self.dropout = Dropout(dropout)
+
+    def forward(self, features: Tensor, x: Tensor) -> Tensor:
+        """(B, T, F) numbers of features and the vectors (B, T, D) of the words -> (B, T, D)."""
+        return x + self.dropout(self.table(features).sum(-2))
 
 
 class TokenOutput(nn.Module):

@@ -1,7 +1,7 @@
 """Tagging: one label for each word; and the tagger.
 
-A word is read as its pieces, so that one that training never saw still shows its ending; its tag is chosen at its last
-piece. B sentences, T pieces
+A word is read with its features (its ending, its neighbours), so that one that training never saw is not unknown; or as
+its pieces, and its tag is chosen at its last piece. B sentences, T words or pieces, F features
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from clearhead.config import Config
 from clearhead.data import Tagged
 from clearhead.data.batches import pad
 from clearhead.errors import ProbeError
-from clearhead.look.inputs import PreparedInput
+from clearhead.look.inputs import MAX_LOGGED, PreparedInput
 from clearhead.models.classifier import Tagger as TaggerNetwork
-from clearhead.models.config import EncoderConfig
+from clearhead.models.classifier import TextEncoder, WordEncoder
+from clearhead.models.config import WordFeatureConfig
 from clearhead.run import Sizes
 from clearhead.tasks.base.labels import TextLabelTask, numbered, padded_batches
 from clearhead.tasks.base.losses import IGNORE_INDEX, token_loss
@@ -30,9 +31,10 @@ from clearhead.tasks.base.predictor import BATCH, Predictor
 from clearhead.tasks.base.recipe import Budget, DataFacts, Recipe
 from clearhead.tasks.base.task import Batch, device_of
 from clearhead.text import Tokenizer
+from clearhead.text.word_features import FEATURES, word_features
 
 
-class TagModel(EncoderConfig):
+class TagModel(WordFeatureConfig):
     """A tagger."""
 
     pieces: Literal["all", "first"] = Field("all", description="what is read of a word that is several tokens")
@@ -57,13 +59,25 @@ class Tag(TextLabelTask[TagModel, Tagged]):
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
-        """Small pieces and their n-grams: the ending of a word says much about its tag."""
-        own = {"tokenizer.size": 500, "model.ngrams": 4, "train.learning_rate": 0.008, "train.matrix_rate": 0.01}
+        """Whole words with their features: the ending of a word and its neighbours say much about its tag."""
+        own = {
+            "tokenizer.kind": "word",
+            "tokenizer.size": max(500, round(facts.examples * facts.length / max(facts.word, 1.0) / 10, -2)),
+            "tokenizer.lowercase": True,
+            "model.pieces": "first",
+            "model.features": 8192,
+            "train.matrix_rate": 0.01,
+        }
         return {**super().recipe(facts, budget), **own}
 
     @classmethod
     def build(cls, model: TagModel, sizes: Sizes) -> nn.Module:
-        return TaggerNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, model.ngrams)
+        encoder = (
+            WordEncoder(model, sizes.vocabulary, sizes.pad)
+            if model.features
+            else TextEncoder(model, sizes.vocabulary, sizes.pad, model.ngrams)
+        )
+        return TaggerNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, encoder)
 
     def text(self, example: Tagged) -> str:
         return " ".join(example.tokens)
@@ -71,9 +85,9 @@ class Tag(TextLabelTask[TagModel, Tagged]):
     def labels_of(self, example: Tagged) -> Sequence[str]:
         return example.tags
 
-    def encode(self, examples: Sequence[Tagged]) -> list[list[int]]:
-        """The pieces of the words of each sentence, up to the longest length."""
-        return [self._words(each).ids for each in examples]
+    def encode(self, examples: Sequence[Tagged]) -> list[Words]:
+        """The words of each sentence, up to the longest length."""
+        return [self._words(each) for each in examples]
 
     def label_numbers(self, examples: Sequence[Tagged], known: Sequence[str]) -> list[NDArray[np.int64]]:
         """The number of each word's tag at its last piece."""
@@ -88,10 +102,10 @@ class Tag(TextLabelTask[TagModel, Tagged]):
     def _words(self, example: Tagged) -> Words:
         return encode_words(self.tokenizer, example.tokens, self.config)
 
-    def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
-        """ids (B, T) and tags (B, T)."""
+    def tensors(self, ids: Sequence[Words], labels: Any, indices: list[int]) -> Batch:
+        """ids (B, T) or (B, T, 1 + F), and tags (B, T)."""
         return {
-            "ids": torch.from_numpy(pad([ids[i] for i in indices], self.tokenizer.pad)),
+            "ids": word_tensor([ids[i] for i in indices], self.tokenizer.pad),
             "tags": torch.from_numpy(pad([labels[i] for i in indices], IGNORE_INDEX)),
         }
 
@@ -103,13 +117,38 @@ class Tag(TextLabelTask[TagModel, Tagged]):
             best, real = model(batch["ids"].to(device_of(model))).argmax(-1).cpu(), batch["tags"] != IGNORE_INDEX
             yield best[real], batch["tags"][real]
 
+    def example(self) -> PreparedInput:
+        """The beginning of the first held-out sentence."""
+        words = self.held_out_ids[0].first(MAX_LOGGED)
+        return PreparedInput((word_tensor([words], self.tokenizer.pad),), encoder=self.tokenizer.pieces(words.ids))
+
 
 @dataclass(frozen=True)
 class Words:
-    """The pieces of some words, and the index of each word's last piece."""
+    """Some words as the network reads them."""
 
-    ids: list[int]
-    ends: list[int]
+    ids: list[int]  # of their pieces
+    ends: list[int]  # the index of each word's last piece
+    features: NDArray[np.int64] | None = None  # (T, F) where a word is one piece
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def first(self, count: int) -> Words:
+        """The first pieces."""
+        features = None if self.features is None else self.features[:count]
+        return Words(self.ids[:count], [end for end in self.ends if end < count], features)
+
+
+def word_tensor(rows: Sequence[Words], padding: int) -> Tensor:
+    """(B, T) ids, or (B, T, 1 + F): the id of each word and the numbers of its features."""
+    ids = torch.from_numpy(pad([words.ids for words in rows], padding))  # (B, T)
+    if rows[0].features is None:
+        return ids
+    features = torch.zeros(*ids.shape, FEATURES, dtype=torch.int64)
+    for row, words in zip(features, rows, strict=True):
+        row[: len(words)] = torch.from_numpy(words.features)
+    return torch.cat([ids[..., None], features], -1)
 
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str], config: Config[TagModel]) -> Words:
@@ -123,7 +162,8 @@ def encode_words(tokenizer: Tokenizer, words: Sequence[str], config: Config[TagM
             break
         ids += pieces
         ends.append(len(ids) - 1)
-    return Words(ids, ends)
+    rows = config.model.features
+    return Words(ids, ends, word_features(words[: len(ends)], rows) if rows else None)
 
 
 class Tagger(Predictor, task=Tag):
@@ -155,9 +195,9 @@ class Tagger(Predictor, task=Tag):
                 parts.append((number, part))
                 first += len(part.ends)
         tags: list[list[str]] = [[] for _ in parts]
-        rows = [part.ids for _, part in parts]
+        rows = [part for _, part in parts]
         for indices in padded_batches(rows, BATCH):
-            best = self.network(torch.from_numpy(pad([rows[i] for i in indices], self.tokenizer.pad))).argmax(-1)
+            best = self.network(word_tensor([rows[i] for i in indices], self.tokenizer.pad)).argmax(-1)
             for i, numbers in zip(indices, best.tolist(), strict=True):
                 tags[i] = [self.meta.labels[numbers[end]] for end in parts[i][1].ends]
         found: list[list[str]] = [[] for _ in texts]
@@ -171,7 +211,8 @@ class Tagger(Predictor, task=Tag):
             raise ProbeError("there is nothing to look at: the text has no words")
         encoded = encode_words(self.tokenizer, words, self.config)
         strings = words if len(encoded.ids) == len(words) else self.token_strings(encoded.ids)
-        return PreparedInput((torch.tensor([encoded.ids]),), encoder=strings, text=item, choices=self.choices)
+        read = word_tensor([encoded], self.tokenizer.pad)
+        return PreparedInput((read,), encoder=strings, text=item, choices=self.choices)
 
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
         return [{"tags": tags} for tags in self.tag(items)]
@@ -180,5 +221,9 @@ class Tagger(Predictor, task=Tag):
         return " ".join(tag for _, tag in self.tag(item))
 
     def token_vectors(self, inputs: Tensor) -> Tensor:
+        """A text comes as the ids of its tokens: the features are those of the tokens, not of unknown words."""
+        if rows := self.config.model.features:
+            read = [Words(ids, [], word_features(self.tokenizer.pieces(ids), rows)) for ids in inputs.tolist()]
+            inputs = word_tensor(read, self.tokenizer.pad)
         vectors: Tensor = self.network.encoder(inputs)  # type: ignore[operator]
         return vectors

@@ -6,7 +6,7 @@ B examples, T tokens, C classes
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -129,15 +129,15 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
         """The label of a text, or those of its words."""
 
     @abstractmethod
-    def encode(self, examples: Sequence[ExampleT]) -> list[list[int]]:
-        """The ids of each text, up to the longest length."""
+    def encode(self, examples: Sequence[ExampleT]) -> Sequence[Any]:
+        """Each text as it is read, up to the longest length: its ids."""
 
     @abstractmethod
     def label_numbers(self, examples: Sequence[ExampleT], known: Sequence[str]) -> Any:
         """The number of each text's label, or an array with one for each word."""
 
     @abstractmethod
-    def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
+    def tensors(self, ids: Sequence[Any], labels: Any, indices: list[int]) -> Batch:
         """The ids (B, T) and the labels of some texts."""
 
     def cursor(self) -> Batches:
@@ -191,7 +191,7 @@ def classifications(probabilities: Tensor, labels: Sequence[str]) -> list[Classi
     ]
 
 
-def padded_batches(rows: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
+def padded_batches(rows: Sequence[Sized], size: int) -> Iterator[list[int]]:
     """The indices of rows in batches of at most `size`, similar lengths together."""
     order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     for first in range(0, len(order), size):
