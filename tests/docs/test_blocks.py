@@ -38,23 +38,6 @@ PORTS = {"serve": 8000, "studio": 8765}  # the defaults, which the pages show
 SECONDS = 120  # for one block, on a busy machine
 
 
-@pytest.fixture(scope="session")
-def commands_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a `clearhead` that starts at once."""
-    folder = tmp_path_factory.mktemp("bin")
-    tool, listening = Path(__file__).parent / "warm_server.py", folder / "socket"
-    command = folder / "clearhead"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{tool}" run "{listening}" "$@"\n')
-    command.chmod(0o755)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    starting = [sys.executable, tool, "serve", listening]
-    with subprocess.Popen(starting, stdout=subprocess.PIPE, env=environment) as server:
-        assert server.stdout is not None
-        assert server.stdout.readline() == b"ready\n"
-        yield folder
-        server.kill()
-
-
 class Reader:
     """Somebody who types what a page says, in a folder of their own."""
 

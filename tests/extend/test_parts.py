@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +26,13 @@ SMALL = ["model.dim=16", "model.layers=1", "tokenizer.kind=char", "data.batch_to
 class Shell:
     """`clearhead` in a folder, with the plugin files of $CLEARHEAD_PLUGINS."""
 
-    def __init__(self, folder: Path, plugin: str):
-        self.folder, self.plugin = folder, plugin
+    def __init__(self, folder: Path, plugin: str, command: Path):
+        self.folder, self.plugin, self.command = folder, plugin, command
 
     def run(self, *words: str, with_plugin: bool = True) -> subprocess.CompletedProcess[str]:
         files = str(HERE / self.plugin) if with_plugin else ""
         return subprocess.run(
-            [sys.executable, "-m", "clearhead", *words],
+            [self.command, *words],
             cwd=self.folder,
             env={**os.environ, PLUGINS: files, "OMP_NUM_THREADS": "1"},
             capture_output=True,
@@ -48,9 +47,9 @@ class Shell:
 
 
 @pytest.fixture(scope="module", params=PARTS)
-def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+def shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, commands_folder: Path) -> Shell:
     """A shell in a folder with a translator that was trained with the part."""
-    made = Shell(tmp_path_factory.mktemp("outside"), request.param)
+    made = Shell(tmp_path_factory.mktemp("outside"), request.param, commands_folder / "clearhead")
     (made.folder / "pairs.tsv").write_text(PAIRS, encoding="utf-8")
     part = PARTS[request.param]
     made.json("train", "translate", "--data", "pairs.tsv", "--size", "tiny", "--out", "run", part, *SMALL)

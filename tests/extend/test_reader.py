@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import clearhead
 from clearhead.data import Pair, detect, read
 from clearhead.data.check import check
 from clearhead.data.dataset import find_reader
@@ -96,22 +95,28 @@ def test_the_surest_reader_reads(phrases: Path, monkeypatch: pytest.MonkeyPatch)
     assert detect(phrases).kind == "text"  # between equal guesses the package's reader is first
 
 
-def run(folder: Path, *words: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(Path(clearhead.__file__).parents[1])}
-    command = [sys.executable, "-m", "clearhead", *words]
-    return subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True).stdout
+Run = Callable[..., str]
 
 
-def test_the_command_line_uses_it(phrases: Path) -> None:
-    report = json.loads(run(phrases.parent, "data", "check", "phrases.ini", "--json"))
+@pytest.fixture
+def run(phrases: Path, commands_folder: Path) -> Run:
+    """`clearhead` in the folder of the phrases."""
+
+    def run(*words: str) -> str:
+        command = [commands_folder / "clearhead", *words]
+        return subprocess.run(command, cwd=phrases.parent, check=True, capture_output=True, text=True).stdout
+
+    return run
+
+
+def test_the_command_line_uses_it(run: Run) -> None:
+    report = json.loads(run("data", "check", "phrases.ini", "--json"))
     assert (report["kind"], report["reason"]) == ("records", "records in an .ini file")
-    assert "records of translation pairs: as specified" in run(
-        phrases.parent, "data", "check", "phrases.ini", "--kind", "records"
-    )
+    assert "records of translation pairs: as specified" in run("data", "check", "phrases.ini", "--kind", "records")
 
 
-def test_a_task_trains_on_it(phrases: Path) -> None:
+def test_a_task_trains_on_it(phrases: Path, run: Run) -> None:
     phrases.rename(phrases.with_name("phrases.txt"))
     settings = ["data.kind=records", "train.max_steps=2", "model.dim=16", "model.layers=1", "tokenizer.size=60"]
-    run(phrases.parent, "train", "translate", "--data", "phrases.txt", "--size", "tiny", "--out", "run", *settings)
+    run("train", "translate", "--data", "phrases.txt", "--size", "tiny", "--out", "run", *settings)
     assert (phrases.parent / "run" / "model.safetensors").is_file()

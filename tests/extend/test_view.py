@@ -6,7 +6,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -62,8 +61,8 @@ def test_on_the_command_line_it_is_a_view_like_any_other(tmp_path: Path, capsys:
     assert "this view has no page" in capsys.readouterr().err
 
 
-def test_in_a_new_process_only_the_variable_brings_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "clearhead", "look", "en-es", SENTENCE, "--view", "entropy", "--json"]
+def test_in_a_new_process_only_the_variable_brings_it(tmp_path: Path, commands_folder: Path) -> None:
+    command = [commands_folder / "clearhead", "look", "en-es", SENTENCE, "--view", "entropy", "--json"]
     named = subprocess.run(command, capture_output=True, text=True, check=False)
     assert json.loads(named.stdout)["format"] == "entropy-1"
     unnamed = {key: value for key, value in os.environ.items() if key != "CLEARHEAD_PLUGINS"}
