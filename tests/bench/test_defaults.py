@@ -8,7 +8,19 @@ from typing import Any
 import pytest
 
 from clearhead.bench import defaults
-from clearhead.bench.defaults import POINTS, Point, labelled, linear_tags, linear_texts, novel, pairs, trained, treebank
+from clearhead.bench.defaults import (
+    POINTS,
+    Peer,
+    Point,
+    labelled,
+    linear_tags,
+    linear_texts,
+    nanogpt,
+    novel,
+    pairs,
+    trained,
+    treebank,
+)
 from clearhead.data import Labelled, Pair, read
 from clearhead.data.examples import Dataset
 from clearhead.errors import RunError
@@ -30,7 +42,7 @@ def test_labelled_texts_keep_their_parts(tmp_path: Path, monkeypatch: pytest.Mon
     dataset = read(data)
     assert (len(dataset.train), dataset.validation[0].text) == (40, "bad film 40")
     monkeypatch.undo()
-    assert linear_texts(data) == 1.0
+    assert linear_texts(data, 1) == 1.0
 
 
 def test_a_treebank_gives_every_tenth_sentence_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +56,7 @@ def test_a_treebank_gives_every_tenth_sentence_away(tmp_path: Path, monkeypatch:
     data = treebank(tmp_path / "data")
     dataset = read(data)
     assert (len(dataset.train), len(dataset.validation)) == (36, 5)
-    assert linear_tags(data) == 1.0
+    assert linear_tags(data, 1) == 1.0
 
 
 def test_a_novel_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,6 +64,13 @@ def test_a_novel_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "books" / "b.txt").write_bytes("café\n".encode("latin-1"))
     monkeypatch.setattr(defaults, "get", lambda _name: type("Found", (), {"path": tmp_path / "books"}))
     assert novel("b.txt")(tmp_path).read_text(encoding="utf-8") == "café\n"
+
+
+def test_nanogpt_learns_for_the_same_time(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="needs clearhead[peers]")
+    (tmp_path / "b.txt").write_text("the cat saw the dog\n" * 200, encoding="utf-8")
+    bits = nanogpt(tmp_path / "b.txt", 0.02)
+    assert 0 < bits < 4.5  # of 14 characters log2(14) = 3.8
 
 
 def little(folder: Path) -> Path:
@@ -73,7 +92,7 @@ def test_scores_limits_times_and_peers_are_reported(monkeypatch: pytest.MonkeyPa
     found: dict[str, Any] = {"scores": {"accuracy": 0.7, "bits per character": 1.6}, "minutes": 1.1}
     monkeypatch.setattr(defaults, "trained", lambda *_: found)
     points = (
-        Point("texts", "classify", little, 1, "accuracy", 60, lambda _: 0.9),
+        Point("texts", "classify", little, 1, "accuracy", 60, Peer("a peer", lambda *_: 0.9)),
         Point("a novel", "lm", little, 1, "bits per character", 1.65),
     )
     monkeypatch.setattr(defaults, "POINTS", points)

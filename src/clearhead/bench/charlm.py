@@ -148,7 +148,7 @@ def train_peer(parts: Path, seed: int, size: Gpt = GPT, max_steps: int = MAX_STE
     return Trained(seconds, loss, step, parameter_count(peer.model))
 
 
-def peer_rate(step: int) -> float:
+def peer_rate(step: float) -> float:
     """Linear warm-up, half a cosine down, then the lowest rate."""
     if step < WARM_UP:
         return RATE * (step + 1) / (WARM_UP + 1)

@@ -1,27 +1,32 @@
 """`clearhead bench defaults`: what `clearhead train TASK --data PATH` learns when nobody chooses a setting.
 
 Each point is an amount of data and a number of minutes on one core. The model is trained by the command itself, in a
-process of its own; the validation part is set aside here, and no setting is given but the time. The peers are the
-linear models of scikit-learn on the same parts.
+process of its own; the validation part is set aside here, and no setting is given but the time. The peers learn from
+the same parts: the linear models of scikit-learn, and nanoGPT's recipe for a CPU in the same minutes on one core.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+import torch
+
+from clearhead.bench import charlm
 from clearhead.bench.measure import Measurement
+from clearhead.bench.peers import reset_torch, transformers_gpt
 from clearhead.data import read
 from clearhead.data.hub import get
 from clearhead.errors import RunError
@@ -29,6 +34,14 @@ from clearhead.errors import RunError
 PROMISE = 1.2  # limit of real time / promised time
 
 Rows = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What others reach: `score(data, minutes)` in the metric of the point."""
+
+    name: str
+    score: Callable[[Path, float], float]
 
 
 @dataclass(frozen=True)
@@ -41,11 +54,19 @@ class Point:
     minutes: float
     metric: str
     limit: float | None = None
-    peer: Callable[[Path], float] | None = None
+    peer: Peer | None = None
 
     @property
     def lower_is_better(self) -> bool:
         return self.metric == "bits per character"
+
+    @property
+    def unit(self) -> str:
+        return {"accuracy": "%", "bits per character": "bits"}.get(self.metric, self.metric)
+
+    @property
+    def scale(self) -> int:
+        return 100 if self.metric == "accuracy" else 1
 
 
 def run(peers: bool) -> Iterator[Measurement]:
@@ -57,12 +78,12 @@ def run(peers: bool) -> Iterator[Measurement]:
             bound: Literal["at most", "at least"] = "at most" if point.lower_is_better else "at least"
             detail = {"minutes": point.minutes, "data": point.name, **found}
             what = f"{point.name}, {point.minutes:g} minutes on one core"
-            scale = 100 if point.metric == "accuracy" else 1
-            unit = {"accuracy": "%", "bits per character": "bits"}.get(point.metric, point.metric)
-            yield Measurement(what, scale * found["scores"][point.metric], unit, point.limit, detail, bound)
+            value = point.scale * found["scores"][point.metric]
+            yield Measurement(what, value, point.unit, point.limit, detail, bound)
             yield Measurement(f"{what}: real time / promised", found["minutes"] / point.minutes, "×", PROMISE)
             if peers and point.peer is not None:
-                yield Measurement(f"{point.name}, scikit-learn's linear model", 100 * point.peer(data), "%")
+                theirs = point.scale * point.peer.score(data, point.minutes)
+                yield Measurement(f"{point.name}, {point.peer.name}", theirs, point.unit)
 
 
 def trained(point: Point, data: Path, out: Path) -> dict[str, Any]:
@@ -152,7 +173,7 @@ def write_parts(folder: Path, train: Rows, held_out: Rows, header: str = "") -> 
 # --- the peers ---
 
 
-def linear_texts(data: Path) -> float:
+def linear_texts(data: Path, _minutes: float) -> float:
     """The accuracy of logistic regression on words and pairs of words, weighted by tf-idf."""
     text, linear = import_module("sklearn.feature_extraction.text"), import_module("sklearn.linear_model")
     dataset = read(data)
@@ -163,7 +184,7 @@ def linear_texts(data: Path) -> float:
     return float(model.score(vectors.transform(each.text for each in held_out), [each.label for each in held_out]))
 
 
-def linear_tags(data: Path) -> float:
+def linear_tags(data: Path, _minutes: float) -> float:
     """The accuracy of logistic regression on a word, its ending, its shape and its neighbours."""
     features, linear = import_module("sklearn.feature_extraction"), import_module("sklearn.linear_model")
     dataset = read(data)
@@ -189,13 +210,38 @@ def _word_features(words: Sequence[str], i: int) -> dict[str, Any]:
     return found
 
 
+def nanogpt(data: Path, minutes: float) -> float:
+    """Bits per character of nanoGPT's recipe for a CPU, its schedule fitted to the minutes; evaluation comes on top."""
+    dataset = read(data, kind="text")
+    parts = ["".join(part) for part in _parts(dataset)]
+    ids = {character: number for number, character in enumerate(sorted(set("".join(parts))))}
+    train, held_out = (torch.tensor([ids[character] for character in part]) for part in parts)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    reset_torch()
+    try:
+        size = replace(charlm.GPT, vocabulary=len(ids))
+        peer, start, done = transformers_gpt(size), time.perf_counter(), 0.0
+        while done < 1.0:
+            peer.set_rate(charlm.peer_rate(done * charlm.STEPS))
+            peer.update(charlm.random_windows(train, size))
+            done = (time.perf_counter() - start) / (60 * minutes)
+        return charlm.validation_loss(peer, held_out, size) / math.log(2)
+    finally:
+        torch.set_num_threads(threads)
+
+
+LINEAR_TEXTS, LINEAR_TAGS = (Peer("scikit-learn's linear model", score) for score in (linear_texts, linear_tags))
+NANOGPT = Peer("nanoGPT's recipe for a CPU in transformers", nanogpt)
+
 POINTS = (
     Point("en-fr, 20,000 pairs", "translate", pairs("fr", 20_000), 4, "chrF2", 47),
     Point("en-de, 1,000 pairs", "translate", pairs("de", 1000), 2, "chrF2"),
     Point("en-de, 10,000 pairs", "translate", pairs("de", 10_000), 5, "chrF2"),
     Point("en-de, 100,000 pairs", "translate", pairs("de", 100_000), 20, "chrF2"),
-    Point("a novel", "lm", novel("austen-emma.txt"), 3, "bits per character", 1.65),
-    Point("TREC", "classify", labelled("trec"), 1, "accuracy", 87, linear_texts),
-    Point("SST-2", "classify", labelled("sst2"), 3, "accuracy", 82, linear_texts),
-    Point("universal tags", "tag", treebank, 3, "accuracy", 90, linear_tags),
+    Point("a novel", "lm", novel("austen-emma.txt"), 3, "bits per character", 1.65, NANOGPT),
+    Point("TREC", "classify", labelled("trec"), 1, "accuracy", 87, LINEAR_TEXTS),
+    Point("SST-2", "classify", labelled("sst2"), 3, "accuracy", 82, LINEAR_TEXTS),
+    Point("universal tags", "tag", treebank, 3, "accuracy", 90, LINEAR_TAGS),
 )
