@@ -35,6 +35,7 @@ from clearhead.data.catalogue import (
     Use,
     invented,
 )
+from clearhead.data.treaties import HELD_OUT, treaties
 from clearhead.errors import ConfigError, DownloadError
 
 CONTENT = bytes(range(256)) * 40  # 10,240 bytes
@@ -581,3 +582,19 @@ def test_the_invented_text_is_read_by_its_name(monkeypatch, tmp_path) -> None:
     text = "".join(found.train) + "".join(found.validation)
     assert (found.kind, found.origin) == ("text", "invented")
     assert text.split("\n")[:INVENTED_LINES] == list(invented())
+
+
+def test_treaties_reverse_the_order_and_leave_one_name_out(monkeypatch, tmp_path) -> None:
+    lines = list(treaties())
+    assert lines == list(treaties())
+    assert not any(HELD_OUT in line for line in lines)
+    assert all(any(word in line for line in lines) for word in HELD_OUT.split())
+    found = [line for line in lines if "Economic Community" in line]
+    assert any("the African Economic Community" in line and "la Comunidad Económica Africana" in line for line in found)
+    assert not any(" de el " in line or " a el " in line for line in lines)
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
+    dataset = read("treaties-en-es", validation=0.02)
+    assert (dataset.kind, dataset.origin) == ("pairs", "treaties-en-es")
+    assert [f"{pair.source}\t{pair.target}" for pair in dataset.train][:5] == [
+        line for line in lines if line.split("\t")[0] not in {pair.source for pair in dataset.validation}
+    ][:5]

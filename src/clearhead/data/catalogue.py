@@ -26,6 +26,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data.treaties import treaties
 from clearhead.errors import ConfigError, DownloadError, nearest
 
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
@@ -194,7 +195,12 @@ class Entry:
     files: tuple[RemoteFile, ...] = ()  # empty: cannot be downloaded
     inside: str = ""  # the folder to use within an unpacked archive
     use: Use = Use()
-    make: Callable[[], Iterable[str]] | None = None  # yields the lines of a text that is generated
+    make: Callable[[], Iterable[str]] | None = None  # yields the lines of data that is generated
+
+    @property
+    def made_file(self) -> str:
+        """The name of the file with generated data."""
+        return f"{self.name}.{'tsv' if self.kind == 'pairs' else 'txt'}"
 
     @property
     def size(self) -> int | None:
@@ -405,6 +411,14 @@ _ENTRIES = (
         licence="public domain: made by this package",
         local=(),
         make=invented,
+    ),
+    Entry(
+        "treaties-en-es",
+        kind="pairs",
+        title="Treaties and institutions: 6,000 English-Spanish sentences made from lists of words",
+        licence="public domain: made by this package",
+        local=(),
+        make=treaties,
     ),
 )
 

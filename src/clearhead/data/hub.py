@@ -95,7 +95,7 @@ def _from_cache(entry: Entry) -> LocalDataset | None:
 
 def _results(entry: Entry) -> list[Path]:
     """The files in the cache when everything has been generated or downloaded."""
-    names = [f"{entry.name}.txt"] if entry.make else [name for file in entry.files for name in file.results]
+    names = [entry.made_file] if entry.make else [name for file in entry.files for name in file.results]
     return [cache_folder("data") / entry.name / name for name in names]
 
 
@@ -122,7 +122,7 @@ def _unpacked(entry: Entry, files: list[Path], report: Report) -> Path:
 
 
 def _generated(entry: Entry) -> LocalDataset | None:
-    """Write a generated text to the cache."""
+    """Write generated data to the cache."""
     if entry.make is None:
         return None
     [file] = _results(entry)
