@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from clearhead.config import Section
 from clearhead.errors import ConfigError
-from clearhead.nn import CELLS, FEED_FORWARDS, NORMS, PLACEMENTS, POOLS, POSITIONS, SCORES
+from clearhead.nn import CELLS, FEED_FORWARDS, NORMS, PATCHES, PLACEMENTS, POOLS, POSITIONS, SCORES
 from clearhead.registry import Registry
 
 
@@ -32,6 +32,7 @@ NormName = Annotated[str, _name_in(NORMS)]
 PlacementName = Annotated[str, _name_in(PLACEMENTS)]
 FeedForwardName = Annotated[str, _name_in(FEED_FORWARDS)]
 PoolName = Annotated[str, _name_in(POOLS)]
+PatchesName = Annotated[str, _name_in(PATCHES)]
 CellName = Annotated[str, _name_in(CELLS)]
 ContextName = Literal["last", "sum", "attention"]
 
@@ -107,6 +108,7 @@ class PatchConfig(ModelConfig):
     """A model that reads images."""
 
     patch: int = Field(4, ge=1, description="side of a square patch, in pixels")
+    patches: PatchesName = Field("linear", description="how patches become vectors: linear or convolution")
 
 
 class PooledPatchConfig(PatchConfig, PooledConfig):

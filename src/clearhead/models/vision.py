@@ -25,7 +25,7 @@ from clearhead.models.build import Model
 from clearhead.models.config import PatchConfig, PooledPatchConfig
 from clearhead.models.lm import LanguageModel, TextState
 from clearhead.models.seq2seq import EncoderDecoder
-from clearhead.nn import POOLS, ClassToken, Dropout, PatchEmbedding, SequenceOutput, prefix_mask
+from clearhead.nn import PATCHES, POOLS, ClassToken, Dropout, SequenceOutput, prefix_mask
 
 
 class PatchEncoder(nn.Module):
@@ -35,7 +35,7 @@ class PatchEncoder(nn.Module):
         super().__init__()
         count = (height // config.patch) * (width // config.patch)
         token_dim = build.token_dim(config)
-        self.patches = PatchEmbedding(config.patch, channels, token_dim)
+        self.patches = PATCHES[config.patches](config.patch, channels, token_dim)
         self.class_token = ClassToken(token_dim)
         self.positions = build.input_positions(config, max_length=1 + count)
         self.dropout = Dropout(config.dropout)
@@ -88,7 +88,7 @@ class SequenceCaptioner(Model):
         super().__init__()
         self.config = config
         self.text = LanguageModel(config, size, pad)
-        self.patches = PatchEmbedding(config.patch, channels, self.text.tokens.tokens.dim)
+        self.patches = PATCHES[config.patches](config.patch, channels, self.text.tokens.tokens.dim)
 
     def stacks(self) -> dict[str, nn.Module]:
         return self.text.stacks()

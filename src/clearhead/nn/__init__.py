@@ -35,6 +35,7 @@ from clearhead.nn.embedding import (
 from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward, FeedForwardLayer, SwiGLU
 from clearhead.nn.masks import Mask, additive_mask, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
 from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, RMSNorm, layer_norm, rms_norm
+from clearhead.nn.patches import PATCHES, ConvolutionalPatches
 from clearhead.nn.pooling import POOLS, ClassToken, FlattenOutput, SequenceOutput, first_token, last_token, mean_token
 from clearhead.nn.positions import (
     POSITIONS,
@@ -60,6 +61,7 @@ __all__ += ["pick_one", "softmax", "sum_of_projections"]
 __all__ += ["PLACEMENTS", "Decoder", "DecoderBlock", "DecoderCache", "Encoder", "EncoderBlock"]
 __all__ += ["PostNorm", "PreNorm", "Residual", "SandwichNorm"]
 __all__ += ["Cache", "FixedCache", "GrowingCache", "MemoryCache", "WindowCache"]
+__all__ += ["PATCHES", "ConvolutionalPatches"]
 __all__ += ["FeatureEmbedding", "NgramEmbedding", "PatchEmbedding", "TokenEmbedding", "TokenOutput", "one_hot"]
 __all__ += ["FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "SwiGLU"]
 __all__ += ["Mask", "additive_mask", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]

@@ -140,3 +140,7 @@ class PatchEmbedding(nn.Module):
         if images.size(1) != self.channels:
             raise ShapeError(f"the image has {images.size(1)} channels and the model was made for {self.channels}")
         return self.linear(cut_patches(images, self.patch))
+
+    def filters(self) -> Tensor:
+        """(D, P, P, C): the pattern that each number of a patch's vector looks for."""
+        return self.linear.weight.detach().reshape(-1, self.patch, self.patch, self.channels)

@@ -124,8 +124,10 @@ class Vision(LabelTask[VisionModel]):
     def batch(self, examples: Examples) -> Batch:
         """images (B, C, height, width), moved a little with `data.augment`, and labels (B,)."""
         batch = _tensors(self.images, self.labels, examples)
-        amount = self.config.data.augment
-        return {**batch, "images": augment(batch["images"], amount)} if amount else batch
+        images, amount = batch["images"], self.config.data.augment
+        if self.config.data.mirror:
+            images = torch.where(torch.rand(len(images), 1, 1, 1) < 0.5, images.flip(-1), images)
+        return {**batch, "images": augment(images, amount) if amount else images}
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         return class_loss(model(batch["images"]), batch["labels"], smoothing=smoothing)

@@ -20,7 +20,7 @@ from clearhead.look.render.figure import SLIDE, Figure
 from clearhead.look.render.image import pattern_grid
 from clearhead.look.render.terminal import show_bars
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
-from clearhead.nn import PatchEmbedding
+from clearhead.nn import ConvolutionalPatches, PatchEmbedding
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,13 +57,15 @@ class Patches(View):
 
 def patch_components(model: nn.Module, count: int = 28) -> Patches:
     """The first components of the patch embedding of a model, or all if there are fewer."""
-    embedding = next((part for part in model.modules() if isinstance(part, PatchEmbedding)), None)
+    embedding = next(
+        (part for part in model.modules() if isinstance(part, PatchEmbedding | ConvolutionalPatches)), None
+    )
     if embedding is None:
         raise ProbeError("this model reads no images, so it has no patch embedding; look at one for vision or captions")
-    filters = embedding.linear.weight.detach()  # (D, P × P × C)
-    found = principal_components(filters, min(count, *filters.shape))
-    square = (embedding.patch, embedding.patch, embedding.channels)
-    return Patches(filters.reshape(-1, *square), found.directions.reshape(-1, *square), found.shares)
+    filters = embedding.filters()  # (D, P, P, C)
+    rows = filters.flatten(1)
+    found = principal_components(rows, min(count, *rows.shape))
+    return Patches(filters, found.directions.reshape(-1, *filters.shape[1:]), found.shares)
 
 
 @dataclass(frozen=True, eq=False)

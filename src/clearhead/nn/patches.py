@@ -1,0 +1,54 @@
+"""Patches by convolution: the stem of a Vision Transformer that has few images to learn from.
+
+`PatchEmbedding` cuts an image into squares that know nothing of each other; here each patch is seen with its
+surroundings, through small filters that are the same everywhere, as in a Compact Convolutional Transformer.
+
+    (C, 32, 32)  conv 3 × 3, ReLU, pool  (D/2, 16, 16)  conv 3 × 3, ReLU, pool  (D, 8, 8)  ->  (64, D)
+
+    B batch, C channels, N patches, D width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from clearhead.errors import ShapeError
+from clearhead.nn.embedding import PatchEmbedding
+from clearhead.registry import Registry
+
+MakePatches = Callable[[int, int, int], nn.Module]  # (patch, channels, dim)
+PATCHES: Registry[MakePatches] = Registry("patch embedding")
+PATCHES.register("linear")(PatchEmbedding)
+
+
+@PATCHES.register("convolution")
+class ConvolutionalPatches(nn.Module):
+    """Halves the image until one vector stands for each patch."""
+
+    def __init__(self, patch: int, channels: int, dim: int):
+        super().__init__()
+        halvings = patch.bit_length() - 1
+        if patch < 2 or patch != 1 << halvings:
+            raise ShapeError(f"convolutional patches have a side of 2, 4, 8, …, not {patch}")
+        self.patch, self.channels = patch, channels
+        widths = [channels, *(max(1, dim >> (halvings - 1 - number)) for number in range(halvings))]
+        self.halvings = nn.Sequential(
+            *(
+                nn.Sequential(nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1))
+                for before, after in pairwise(widths)
+            )
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, height, width) -> (B, N, D): rows of patches from the top left."""
+        if images.size(1) != self.channels:
+            raise ShapeError(f"the image has {images.size(1)} channels and the model was made for {self.channels}")
+        return self.halvings(images).flatten(2).transpose(1, 2)
+
+    def filters(self) -> Tensor:
+        """(D / 2, 3, 3, C): the patterns of the first convolution."""
+        weight: Tensor = self.halvings[0][0].weight  # type: ignore[index,assignment]
+        return weight.detach().permute(0, 2, 3, 1)
