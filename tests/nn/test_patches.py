@@ -34,12 +34,12 @@ def test_patches_are_in_the_order_of_the_linear_ones() -> None:
     images[0, 0, 5:7, 17:19] = 1  # in the patch of row 1, column 4
     for name in ("linear", "convolution"):
         torch.manual_seed(1)
-        found = PATCHES[name](4, 1, 8)
+        found = PATCHES[name](4, 1, 64)
         moved = (found(images) - found(torch.zeros_like(images))).norm(dim=-1)[0].view(4, 6)
         assert moved[1, 4] > 0
         rows, columns = moved.nonzero(as_tuple=True)
-        assert int((rows - 1).abs().max()) <= 1
-        assert int((columns - 4).abs().max()) <= 1
+        assert int((rows - 1).abs().max()) <= 2
+        assert int((columns - 4).abs().max()) <= 2
 
 
 def test_errors_and_filters() -> None:
