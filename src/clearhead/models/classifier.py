@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearhead.models import build
 from clearhead.models.build import Model, TokenInput
 from clearhead.models.config import ModelConfig, PooledConfig
-from clearhead.nn import POOLS, Dropout, NgramEmbedding, SequenceOutput, TokenOutput, padding_mask
+from clearhead.nn import Dropout, NgramEmbedding, TokenOutput, padding_mask
 
 
 class TextEncoder(nn.Module):
@@ -36,7 +36,7 @@ class Classifier(Model):
         super().__init__()
         self.encoder = TextEncoder(config, size, pad, ngrams)
         self.dropout = Dropout(config.dropout)
-        self.output = SequenceOutput(config.dim, classes, POOLS[config.pool])
+        self.output = build.pooled_output(config, classes)
 
     def stacks(self) -> dict[str, nn.Module]:
         return {"encoder": self.encoder.stack}

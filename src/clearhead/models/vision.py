@@ -25,7 +25,7 @@ from clearhead.models.build import Model
 from clearhead.models.config import PatchConfig, PooledPatchConfig
 from clearhead.models.lm import LanguageModel, TextState
 from clearhead.models.seq2seq import EncoderDecoder
-from clearhead.nn import POOLS, ClassToken, Dropout, PatchEmbedding, SequenceOutput, prefix_mask
+from clearhead.nn import ClassToken, Dropout, PatchEmbedding, prefix_mask
 
 
 class PatchEncoder(nn.Module):
@@ -52,7 +52,7 @@ class VisionTransformer(Model):
     def __init__(self, config: PooledPatchConfig, channels: int, height: int, width: int, classes: int):
         super().__init__()
         self.encoder = PatchEncoder(config, channels, height, width)
-        self.output = SequenceOutput(config.dim, classes, POOLS[config.pool])
+        self.output = build.pooled_output(config, classes)
 
     def stacks(self) -> dict[str, nn.Module]:
         return {"encoder": self.encoder.stack}

@@ -61,16 +61,28 @@ class ClassToken(nn.Module):
         return torch.cat((self.vector.expand(len(x), 1, -1), x), dim=1)
 
 
-class SequenceOutput(nn.Module):
-    """One set of logits for a sequence, from the vector that `pool` selects or averages."""
+class UnitLength(nn.Module):
+    """x / |x|: the dot product of two such vectors is their cosine."""
 
-    def __init__(self, dim: int, classes: int, pool: Pool = mean_token):
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) -> (…, D)."""
+        return F.normalize(x, dim=-1)
+
+
+class SequenceOutput(nn.Module):
+    """One set of logits for a sequence, from the vector that `pool` selects or averages.
+
+    A `transform` may stand between the two, as BERT's pooler does.
+    """
+
+    def __init__(self, dim: int, classes: int, pool: Pool = mean_token, transform: nn.Module | None = None):
         super().__init__()
+        self.transform = transform or nn.Identity()
         self.pool, self.linear = pool, nn.Linear(dim, classes)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """x (B, T, D), real (B, T) -> (B, C)."""
-        return self.linear(self.pool(x, real))
+        return self.linear(self.transform(self.pool(x, real)))
 
 
 class FlattenOutput(nn.Module):
