@@ -1,4 +1,4 @@
-"""One label for a text, or one for each of its tokens: an encoder, and a linear map at the end.
+"""One label for a text, one for each of its tokens, or one vector: an encoder, and what follows it.
 
 B batch, T tokens, D width, C classes
 """
@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from clearhead.models import build
 from clearhead.models.build import Model, TokenInput
-from clearhead.models.config import ModelConfig, PooledConfig
-from clearhead.nn import Dropout, NgramEmbedding, TokenOutput, padding_mask
+from clearhead.models.config import ModelConfig, PooledConfig, UnitConfig
+from clearhead.nn import POOLS, Dropout, NgramEmbedding, PooledVector, TokenOutput, UnitLength, padding_mask
 
 
 class TextEncoder(nn.Module):
@@ -44,6 +44,22 @@ class Classifier(Model):
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T), with the class token first if the pool is `class` -> logits (B, C)."""
         return self.output(self.dropout(self.encoder(ids)), ids != self.encoder.pad)
+
+
+class Embedder(Model):
+    """One vector for a text."""
+
+    def __init__(self, config: UnitConfig, size: int, pad: int = 0, ngrams: int = 1):
+        super().__init__()
+        self.encoder = TextEncoder(config, size, pad, ngrams)
+        self.output = PooledVector(POOLS[config.pool], UnitLength() if config.unit_length else None)
+
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder.stack}
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) -> (B, D)."""
+        return self.output(self.encoder(ids), ids != self.encoder.pad)
 
 
 class Tagger(Model):

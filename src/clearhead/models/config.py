@@ -123,6 +123,12 @@ class PooledConfig(ModelConfig):
     )
 
 
+class UnitConfig(PooledConfig):
+    """A model with one vector for a sequence."""
+
+    unit_length: bool = Field(True, description="divide the vector by its length")
+
+
 class EncoderConfig(ModelConfig):
     """A model that reads a text to label it."""
 

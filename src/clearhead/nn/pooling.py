@@ -85,6 +85,18 @@ class SequenceOutput(nn.Module):
         return self.linear(self.transform(self.pool(x, real)))
 
 
+class PooledVector(nn.Module):
+    """One vector for a sequence, which may be brought to length 1."""
+
+    def __init__(self, pool: Pool = mean_token, unit: nn.Module | None = None):
+        super().__init__()
+        self.pool, self.unit = pool, unit or nn.Identity()
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x (B, T, D), real (B, T) -> (B, D)."""
+        return self.unit(self.pool(x, real))
+
+
 class FlattenOutput(nn.Module):
     """One set of logits from all token vectors end to end; the length is fixed, and padding counts as zeros."""
 

@@ -36,6 +36,7 @@ class TagModel(EncoderConfig):
     """A tagger."""
 
     pieces: Literal["all", "first"] = Field("all", description="what is read of a word that is several tokens")
+    labelled_piece: Literal["first", "last"] = Field("last", description="which piece of a word has its tag")
 
 
 class Tag(TextLabelTask[TagModel, Tagged]):
@@ -76,7 +77,7 @@ class Tag(TextLabelTask[TagModel, Tagged]):
         return [self._words(each).ids for each in examples]
 
     def label_numbers(self, examples: Sequence[Tagged], known: Sequence[str]) -> list[NDArray[np.int64]]:
-        """The number of each word's tag at its last piece."""
+        """The number of each word's tag at the piece that has it."""
         rows = []
         for each in examples:
             words = self._words(each)
@@ -106,7 +107,7 @@ class Tag(TextLabelTask[TagModel, Tagged]):
 
 @dataclass(frozen=True)
 class Words:
-    """The pieces of some words, and the index of each word's last piece."""
+    """The pieces of some words, and the index of the piece of each that has its tag."""
 
     ids: list[int]
     ends: list[int]
@@ -114,16 +115,18 @@ class Words:
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str], config: Config[TagModel]) -> Words:
     """The pieces of as many words as fit into the longest length."""
-    longest = config.data.max_length if config.model.pieces == "all" else 1
-    ids: list[int] = []
+    room = config.data.max_length - len(tokenizer.suffix)
+    longest = room - len(tokenizer.prefix) if config.model.pieces == "all" else 1
+    first = config.model.labelled_piece == "first"
+    ids: list[int] = [*tokenizer.prefix]
     ends: list[int] = []
-    for word in tokenizer.encode_batch(list(words)):
+    for word in tokenizer.encode_words(words):
         pieces = word[:longest] or [tokenizer.unknown]
-        if len(ids) + len(pieces) > config.data.max_length:
+        if len(ids) + len(pieces) > room:
             break
+        ends.append(len(ids) if first else len(ids) + len(pieces) - 1)
         ids += pieces
-        ends.append(len(ids) - 1)
-    return Words(ids, ends)
+    return Words([*ids, *tokenizer.suffix], ends)
 
 
 class Tagger(Predictor, task=Tag):

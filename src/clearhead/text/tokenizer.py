@@ -200,6 +200,17 @@ class Tokenizer:
         """The token ids of a text, without special tokens."""
         return self.encode_batch([text])[0]
 
+    def framed(self, ids: Sequence[int], longest: int, first: tuple[int, ...] = ()) -> list[int]:
+        """The start of a text between what its model expects around it: `first` where the tokenizer is our own."""
+        before = self.prefix or first
+        room = max(0, longest - len(before) - len(self.suffix))
+        return [*before, *ids[:room], *self.suffix]
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The pieces of each word of a sentence; a foreign byte-level tokenizer sees the space before it."""
+        spaced = self.config and self.kind == "bytes"
+        return self.encode_batch([f" {word}" for word in words] if spaced else list(words))
+
     def encode_special(self, text: str) -> list[int]:
         """The token ids of a text in which a special token may be spelled out: a chat, or a text with a mask."""
         return self._with_special.encode(text, add_special_tokens=False).ids
