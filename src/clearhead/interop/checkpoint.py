@@ -43,8 +43,7 @@ class TokenizerFiles:
 
     def token_id(self, name: str) -> int | None:
         """The id of a special token; None if there is none of this name."""
-        found = Library.from_str(self.json).token_to_id(self.special[name]) if name in self.special else None
-        return found
+        return Library.from_str(self.json).token_to_id(self.special[name]) if name in self.special else None
 
 
 @dataclass(frozen=True)

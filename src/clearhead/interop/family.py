@@ -49,7 +49,7 @@ class Plan:
     task: str
     model: dict[str, Any]  # the `model` section of its configuration
     table: Table  # their names, without the prefix of the body -> ours
-    blocks: dict[str, str]  # stack -> where the reference has its blocks, without the prefix of the body
+    blocks: dict[str, tuple[str, ...]]  # stack -> where a reference may have its blocks, without the body's prefix
     data: dict[str, Any] = field(default_factory=dict)  # the `data` section
     labels: tuple[str, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)  # classes, channels, height, width

@@ -1,4 +1,4 @@
-"""Texts on which tokenizers differ: white space, letters beyond the first 65,536, marks, digits, special tokens as text."""
+"""Texts on which tokenizers differ: white space, rare letters, marks, digits, special tokens spelled out."""
 
 NASTY_TEXTS = (
     "Hello, world!",

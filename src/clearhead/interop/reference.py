@@ -164,8 +164,8 @@ def reference_tensors(reference: nn.Module, imported: Imported, inputs: tuple[Te
     """The same tensors of the reference, by our names of the probes."""
     seen: dict[str, Tensor] = {}
     with contextlib.ExitStack() as hooks:
-        for stack, place in imported.plan.blocks.items():
-            for block in _blocks(reference, imported.family.prefix, place):
+        for stack, places in imported.plan.blocks.items():
+            for block in _blocks(reference, imported.family.prefix, places):
                 hooks.callback(block.register_forward_hook(_recorder(seen, stack)).remove)
         output = reference(**imported.family.reference_inputs(imported.checkpoint, inputs))
     if getattr(output, "logits", None) is not None:
@@ -173,12 +173,12 @@ def reference_tensors(reference: nn.Module, imported: Imported, inputs: tuple[Te
     return seen
 
 
-def _blocks(reference: nn.Module, prefix: str, place: str) -> list[nn.Module]:
-    names = dict(reference.named_modules())
-    found = names.get(f"{prefix}.{place}") if f"{prefix}.{place}" in names else names.get(place)
-    if found is None:
-        raise RunError(f"the reference has no {place}: this version of transformers names its blocks in another way")
-    return list(found.children())
+def _blocks(reference: nn.Module, prefix: str, places: tuple[str, ...]) -> list[nn.Module]:
+    modules = dict(reference.named_modules())
+    for name in (name for place in places for name in (f"{prefix}.{place}", place)):
+        if name in modules:
+            return list(modules[name].children())
+    raise RunError(f"transformers has no {places[0]} in this model: another version of it may")
 
 
 def _recorder(seen: dict[str, Tensor], stack: str) -> Any:

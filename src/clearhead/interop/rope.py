@@ -16,14 +16,22 @@ from typing import Any
 from clearhead.interop.family import Settings
 
 
-def rotary_settings(settings: Settings, head_dim: int, layer_type: str | None = None) -> dict[str, Any]:
+def rotary_settings(
+    settings: Settings,
+    head_dim: int,
+    layer_type: str | None = None,
+    usual_base: float | None = None,
+    usual_share: float = 1.0,
+) -> dict[str, Any]:
     """The settings of the `model` section; `layer_type` chooses among those of a model that has several."""
     rope = settings.get("rope_parameters") or {}
     if layer_type is not None and isinstance(rope.get(layer_type), dict):
         rope = rope[layer_type]
     rope = {**(settings.get("rope_scaling") or {}), **rope}
-    base = float(rope.get("rope_theta") or settings.get("rope_theta", settings.get("rotary_emb_base", 10000.0)))
-    share = rope.get("partial_rotary_factor") or settings.get("partial_rotary_factor", settings.get("rotary_pct", 1.0))
+    usual = usual_base or settings.get("rope_theta", settings.get("rotary_emb_base", 10000.0))
+    base = float(rope.get("rope_theta") or usual)
+    share = rope.get("partial_rotary_factor") or settings.get("partial_rotary_factor")
+    share = share or settings.get("rotary_pct", usual_share)
     rotated = int(head_dim * share)
     kind = rope.get("rope_type") or rope.get("type") or "default"
     factors, gain = _SCALINGS[kind](rope, settings, base, rotated) if kind in _SCALINGS else _unknown(settings)

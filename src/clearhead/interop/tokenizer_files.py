@@ -186,16 +186,15 @@ def make_tokenizer(
         "mask": first("mask_token", "unk_token"),
         "cls": first("cls_token", "bos_token"),
     }
-    ids = {name: stop if value is None else value for name, value in {**found, **_given(roles)}.items()}
+    given = {name: value for name, value in roles.items() if value is not None}
+    forced = (given.pop("forced"),) if "forced" in given else ()
+    ids = {name: stop if value is None else value for name, value in {**found, **given}.items()}
     names = {**files.special, "add_bos_token": files.add_bos, "add_eos_token": files.add_eos}
     if files.chat_template is not None:
         names["chat_template"] = files.chat_template
     names |= {"tokenizer_class": "PreTrainedTokenizerFast"}
-    return Tokenizer.foreign(files.json, Roles(**ids, size=size, prefix=prefix, suffix=suffix), names, origin)
-
-
-def _given(roles: dict[str, int | None]) -> dict[str, int]:
-    return {name: value for name, value in roles.items() if value is not None}
+    all_roles = Roles(**ids, size=size, prefix=prefix, suffix=suffix, forced=forced)
+    return Tokenizer.foreign(files.json, all_roles, names, origin)
 
 
 def _one_of(ids: Any, preferred: int | None) -> int | None:

@@ -161,20 +161,20 @@ def input_positions(config: ModelConfig, max_length: int) -> InputPositions:
     return POSITIONS[config.positions].at_input(_position_sizes(config, max_length))
 
 
-def relative_positions(config: ModelConfig, causal: bool) -> list[RelativePositions]:
+def relative_positions(config: ModelConfig, causal: bool, layers: int) -> list[RelativePositions]:
     """The positions inside the heads of each block of a stack; blocks that see equally far share them."""
     sizes = _position_sizes(config, config.max_length, causal)
     scheme = POSITIONS[config.positions]
     shared = scheme.in_heads(sizes)
     if config.local_base is None:
-        return [shared] * config.layers
+        return [shared] * layers
     local = scheme.in_heads(replace(sizes, base=config.local_base, rotary_factors=None, rotary_gain=1.0))
-    return [shared if window is None else local for window in layer_windows(config)]
+    return [shared if window is None else local for window in layer_windows(config, layers)]
 
 
-def layer_windows(config: ModelConfig) -> tuple[int | None, ...]:
+def layer_windows(config: ModelConfig, layers: int) -> tuple[int | None, ...]:
     """The window of each block, where it differs from the model's."""
-    return config.layer_windows or (None,) * config.layers
+    return config.layer_windows or (None,) * layers
 
 
 def _position_sizes(config: ModelConfig, max_length: int, causal: bool = False) -> PositionSizes:
@@ -261,10 +261,11 @@ def _last_norm(config: ModelConfig) -> nn.Module | None:
 
 def encoder(config: ModelConfig, causal: bool = False) -> Encoder:
     """A stack of self-attention blocks; `causal` for a decoder-only model."""
-    kind = ParallelBlock if config.parallel else EncoderBlock
+    kind, layers = ParallelBlock if config.parallel else EncoderBlock, config.layers
+    places = zip(relative_positions(config, causal, layers), layer_windows(config, layers), strict=True)
     blocks = [
         kind(config.dim, config.heads, attention=multi_head(config, relative, window), **_block_parts(config))
-        for relative, window in zip(relative_positions(config, causal), layer_windows(config), strict=True)
+        for relative, window in places
     ]
     if config.shared_layers:
         for block in blocks[1:]:
@@ -285,11 +286,11 @@ def decoder(config: ModelConfig) -> Decoder:
         DecoderBlock(
             config.dim,
             config.heads,
-            attention=multi_head(config, relative, window),
+            attention=multi_head(config, relative),
             cross_attention=multi_head(config),
             **_block_parts(config),
         )
-        for relative, window in zip(relative_positions(config, causal=True), layer_windows(config), strict=True)
+        for relative in relative_positions(config, True, config.decoder_layers or config.layers)
     ]
     return Decoder(blocks, _last_norm(config))
 

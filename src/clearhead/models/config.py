@@ -81,6 +81,10 @@ class ModelConfig(Section):
     rotary_gain: float = Field(1.0, gt=0, description="factor of the rotary sines and cosines")
     position_buckets: int = Field(32, ge=4, description="numbers that T5's positions learn for distances")
     position_longest: int = Field(128, ge=2, description="distance from which T5's positions make no difference")
+    decoder_layers: int | None = Field(None, ge=1, description="blocks of a decoder over an encoder; none = layers")
+    source_input: Literal["shared", "tokens", "own"] | None = Field(
+        None, description="what encoder and decoder share at their input; none = everything if tied, else nothing"
+    )
     parallel: bool = Field(False, description="attention and feed-forward read the same vectors")
     shared_layers: bool = Field(False, description="all blocks have the same weights")
     output_bias: bool = Field(False, description="the output of a language model has a bias")
@@ -139,6 +143,7 @@ class PatchConfig(ModelConfig):
     """A model that reads images."""
 
     patch: int = Field(4, ge=1, description="side of a square patch, in pixels")
+    extra_tokens: int = Field(0, ge=0, description="trainable tokens between the class token and the patches")
 
 
 class PooledPatchConfig(PatchConfig, PooledConfig):

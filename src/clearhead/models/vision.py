@@ -25,7 +25,7 @@ from clearhead.models.build import Model
 from clearhead.models.config import PatchConfig, PooledPatchConfig
 from clearhead.models.lm import LanguageModel, TextState
 from clearhead.models.seq2seq import EncoderDecoder
-from clearhead.nn import ClassToken, Dropout, PatchEmbedding, prefix_mask
+from clearhead.nn import ClassToken, Dropout, ExtraTokens, PatchEmbedding, prefix_mask
 
 
 class PatchEncoder(nn.Module):
@@ -37,13 +37,15 @@ class PatchEncoder(nn.Module):
         token_dim = build.token_dim(config)
         self.patches = PatchEmbedding(config.patch, channels, token_dim)
         self.class_token = ClassToken(token_dim)
-        self.positions = build.input_positions(config, max_length=1 + count)
+        self.extra_tokens = ExtraTokens(config.extra_tokens, token_dim) if config.extra_tokens else nn.Identity()
+        self.positions = build.input_positions(config, max_length=1 + config.extra_tokens + count)
         self.dropout = Dropout(config.dropout)
         self.stack = build.encoder(config)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, height, width) -> (B, 1 + N, D)."""
-        return self.stack(self.dropout(self.positions(self.class_token(self.patches(images)))))
+        """(B, C, height, width) -> (B, 1 + N, D), more where there are extra tokens."""
+        tokens = self.class_token(self.extra_tokens(self.patches(images)))
+        return self.stack(self.dropout(self.positions(tokens)))
 
 
 class VisionTransformer(Model):

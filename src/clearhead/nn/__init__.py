@@ -42,6 +42,7 @@ from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, NoNorm, RMSN
 from clearhead.nn.pooling import (
     POOLS,
     ClassToken,
+    ExtraTokens,
     FlattenOutput,
     PooledVector,
     SequenceOutput,
@@ -89,7 +90,7 @@ __all__ += ["TokenOutput", "Transform", "one_hot"]
 __all__ += ["ACTIVATIONS", "FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "GatedFeedForward", "SwiGLU"]
 __all__ += ["Mask", "additive_mask", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]
 __all__ += ["NORMS", "BatchNorm", "Dropout", "LayerNorm", "NoNorm", "RMSNorm", "layer_norm", "rms_norm"]
-__all__ += ["POOLS", "ClassToken", "FlattenOutput", "PooledVector", "SequenceOutput", "UnitLength"]
+__all__ += ["POOLS", "ClassToken", "ExtraTokens", "FlattenOutput", "PooledVector", "SequenceOutput", "UnitLength"]
 __all__ += ["first_token", "last_token", "mean_token"]
 __all__ += ["POSITIONS", "Alibi", "InputPositions", "LearnedPositions", "NoPositions", "NoRelativePositions"]
 __all__ += ["PositionScheme", "PositionSizes", "RelativePositions", "Rotary", "SinusoidalPositions"]

@@ -61,6 +61,18 @@ class ClassToken(nn.Module):
         return torch.cat((self.vector.expand(len(x), 1, -1), x), dim=1)
 
 
+class ExtraTokens(nn.Module):
+    """Trainable vectors put before the sequence, for whatever the model learns to keep there."""
+
+    def __init__(self, count: int, dim: int):
+        super().__init__()
+        self.vectors = nn.Parameter(torch.randn(count, dim) * 0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, count + T, D)."""
+        return torch.cat((self.vectors.expand(len(x), -1, -1), x), dim=1)
+
+
 class UnitLength(nn.Module):
     """x / |x|: the dot product of two such vectors is their cosine."""
 

@@ -88,9 +88,10 @@ class Bert(Family):
         }
         return self._masked(settings, table, skipped)
 
-    def _masked(self, settings: Settings, table: Table, skipped: dict[str, str]) -> Plan:
+    def _masked(self, settings: Settings, table: Table, skipped: dict[str, str], activation: str = "") -> Plan:
         settings.require("tie_word_embeddings", True)
-        model = {"output_transform": settings.activation("hidden_act", "gelu"), "output_bias": True, "tied": True}
+        activation = activation or settings.activation("hidden_act", "gelu")
+        model = {"output_transform": activation, "output_bias": True, "tied": True}
         longest = {"length": self.longest(settings)}
         return self._plan(settings, "masked_lm", "", table, {**model, **longest}, skipped)
 
@@ -128,7 +129,7 @@ class Bert(Family):
             task=task,
             model={**self.model(settings), **model},
             table={**body, **head},
-            blocks={"encoder": self.blocks},
+            blocks={"encoder": (self.blocks,)},
             data={"max_length": longest or self.longest(settings)},
             labels=labels,
             sizes={"classes": len(labels)},

@@ -55,7 +55,7 @@ class Gpt2(Family):
             task="lm",
             model=model,
             table={**within("h.*.", "stack.blocks.*.", BLOCK), **ENDS, **output},
-            blocks={"decoder": "h"},
+            blocks={"decoder": ("h",)},
             data={"max_length": longest},
             skipped={"lm_head.weight": "the output is the embedding"} if tied else {},
             vocabulary="tokens.tokens.table.weight",

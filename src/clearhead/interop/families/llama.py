@@ -37,7 +37,7 @@ class Llama(Family):
             task="lm",
             model=self.model(settings),
             table=self.table(settings),
-            blocks={"decoder": "layers"},
+            blocks={"decoder": ("layers",)},
             data={"max_length": reach(settings)},
             skipped=self.skipped(settings),
             vocabulary="tokens.tokens.table.weight",
