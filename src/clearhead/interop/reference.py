@@ -15,6 +15,7 @@ import importlib.util
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -83,8 +84,7 @@ def has_reference() -> bool:
 
 def load_reference(checkpoint: Checkpoint, task: str) -> nn.Module:
     """The original, by `transformers`: from its own files, or with the tensors of another format."""
-    import transformers
-
+    transformers: Any = import_module("transformers")
     if task not in CLASSES:
         raise RunError(f"{checkpoint.source}: there is no reference for a model of the task {task}")
     kind = getattr(transformers, CLASSES[task])
@@ -104,8 +104,7 @@ def load_reference(checkpoint: Checkpoint, task: str) -> nn.Module:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without the warnings and bars of transformers."""
-    from transformers.utils import logging
-
+    logging: Any = import_module("transformers.utils.logging")
     level = logging.get_verbosity()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -196,8 +195,7 @@ def _recorder(seen: dict[str, Tensor], stack: str) -> Any:
 
 def compare_tokens(tokenizer: Tokenizer, checkpoint: Checkpoint) -> str:
     """A sentence: whether the reference cuts a corpus of nasty texts in the same way."""
-    import transformers
-
+    transformers: Any = import_module("transformers")
     with _quiet():
         theirs = transformers.AutoTokenizer.from_pretrained(checkpoint.source)
         for text in NASTY_TEXTS:

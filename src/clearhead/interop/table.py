@@ -50,10 +50,10 @@ def regrouped(heads: int, parts: int = 3) -> Change:
     """Rows in the order (head, part, number) -> (part, head, number): queries, keys and values apart."""
 
     def apply(x: Tensor) -> Tensor:
-        return x.unflatten(0, (heads, parts, -1)).transpose(0, 1).flatten(0, 2)
+        return x.reshape(heads, parts, -1, *x.shape[1:]).transpose(0, 1).flatten(0, 2)
 
     def undo(x: Tensor) -> Tensor:
-        return x.unflatten(0, (parts, heads, -1)).transpose(0, 1).flatten(0, 2)
+        return x.reshape(parts, heads, -1, *x.shape[1:]).transpose(0, 1).flatten(0, 2)
 
     return Change(apply, undo)
 
@@ -68,7 +68,7 @@ class Into:
 
     def cut(self, theirs: Tensor) -> tuple[Tensor, ...]:
         changed = self.change.apply(theirs)
-        return changed.split(self.sizes) if self.sizes else changed.chunk(len(self.names))
+        return torch.split(changed, self.sizes) if self.sizes else changed.chunk(len(self.names))
 
     def join(self, ours: list[Tensor]) -> Tensor:
         return self.change.undo(torch.cat(ours) if len(ours) > 1 else ours[0]).contiguous()

@@ -213,7 +213,7 @@ def smaller_window(a: int | None, b: int | None) -> int | None:
 def make_norm(config: ModelConfig, name: str | None = None) -> MakeNorm:
     """The norm of a model, or the one called `name`, with the model's ε."""
     norm = NORMS[name or config.norm]
-    return norm if config.norm_eps is None else partial(norm, eps=config.norm_eps)
+    return norm if config.norm_eps is None else partial(norm, eps=config.norm_eps)  # type: ignore[call-arg]
 
 
 def make_score(config: ModelConfig) -> Score:

@@ -50,11 +50,8 @@ class Vit(Family):
         settings = Settings(checkpoint)
         if settings.head != "ForImageClassification":
             raise settings.wrong_head("ForImageClassification")
-        size, patch, channels = (
-            settings.size("image_size"),
-            settings.size("patch_size"),
-            settings.get("num_channels", 3),
-        )
+        size, patch = settings.size("image_size"), settings.size("patch_size")
+        channels = settings.get("num_channels", 3)
         model = {
             "dim": settings.size("hidden_size"),
             "heads": settings.size("num_attention_heads"),
@@ -119,12 +116,12 @@ def patch_matrix(patch: int, factors: list[float]) -> Change:
     if all(factor == 1.0 for factor in factors):
         return Change(
             lambda x: x.permute(0, 2, 3, 1).flatten(1),
-            lambda x: x.unflatten(1, (patch, patch, -1)).permute(0, 3, 1, 2),
+            lambda x: x.view(len(x), patch, patch, -1).permute(0, 3, 1, 2),
         )
     scale = torch.tensor(factors)  # (C,)
     return Change(
         lambda x: (x.float().permute(0, 2, 3, 1) * scale).flatten(1),
-        lambda x: (x.unflatten(1, (patch, patch, -1)) / scale).permute(0, 3, 1, 2),
+        lambda x: (x.view(len(x), patch, patch, -1) / scale).permute(0, 3, 1, 2),
     )
 
 
