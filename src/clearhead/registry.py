@@ -79,7 +79,8 @@ class Registry(Generic[T]):
         from importlib.metadata import entry_points
 
         load_plugin_files()
-        for entry in entry_points(group=f"clearhead.{self.kind}s"):
+        plural = f"{self.kind[:-1]}ies" if self.kind.endswith("y") else f"{self.kind}s"
+        for entry in entry_points(group=f"clearhead.{plural}"):
             if entry.name not in self._things:
                 thing = entry.load()
                 self._things.setdefault(entry.name, thing)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from clearhead import config as configuration
 from clearhead.config import AnyConfig
 from clearhead.errors import ConfigError, RunError
 from clearhead.files import cache_folder, read_lines, read_tensors, write_errors, write_tensors, write_text
+from clearhead.registry import Registry
 from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -146,13 +147,25 @@ def bundled_names() -> list[str]:
     return sorted(path.parent.name for path in BUNDLED.glob("*/config.yaml"))
 
 
+# What makes a run directory of a path that is none; None: it cannot. Importing foreign models stands higher in the line
+# of layers, so it is asked by name.
+RESOLVERS: Registry[Callable[[Path], Path | None]] = Registry("resolver", "clearhead.interop.resolvers")
+
+
 def find(model: str | Path) -> Path:
-    """The run directory of a path or a name; an existing directory comes before a name."""
+    """The run directory of a path or a name; an existing directory comes before a name.
+
+    A foreign model, a folder or a file, is imported into the cache.
+    """
     path = Path(model)
+    if not path.is_dir() and str(path) in bundled_names():
+        return BUNDLED / path
+    if path.exists() and not (path / "config.yaml").is_file():
+        for name in RESOLVERS:
+            if found := RESOLVERS[name](path):
+                return found
     if path.is_dir():
         return path
-    if str(path) in bundled_names():
-        return BUNDLED / path
     if path.exists():
         raise RunError(f"{model} is not a run directory: it is a file")
     known = [*bundled_names(), *(str(each.parent) for each in path.parent.glob("*/config.yaml"))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 from torch.testing import assert_close
 
 from clearhead.nn import (
@@ -33,6 +32,7 @@ from clearhead.nn import (
     dot,
     scaled_dot,
 )
+from clearhead.nn.feedforward import ACTIVATIONS
 from clearhead.nn.norm import NativeNorm, NoNorm
 from clearhead.nn.positions import apply_rotary, length_limit, reads_in_windows
 from clearhead.nn.scores import dot_scale, score_equation
@@ -58,7 +58,7 @@ def test_a_native_feed_forward_is_the_feed_forward(name: str) -> None:
     part, x = FEED_FORWARDS[name](5, 7, bias=True, dropout=0.0), torch.randn(3, 5)
     form = part.native_form()
     assert form is not None
-    activation = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}[form.activation]
+    activation = ACTIVATIONS[form.activation]
     inner = activation(form.inner(x)) if form.gate is None else activation(form.gate(x)) * form.inner(x)
     assert_close(form.outer(inner), part(x))
 

@@ -25,6 +25,7 @@ from clearhead.cli import (
     embed,
     eval,
     generate,
+    import_,
     look,
     models,
     pack,
@@ -64,6 +65,7 @@ app.command("serve")(serve.serve)
 app.command("studio")(studio.studio)
 app.command("models")(models.models)
 app.command("pack")(pack.pack)
+app.command("import")(import_.import_)
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)

@@ -30,7 +30,12 @@ from clearhead.text import UNKNOWN
 
 POSITIONS = 4096  # rows of a sinusoidal table; a learned one has its module length
 
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH"}  # our name: the library's
+# our name: the library's
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "gelu_tanh": "GELUTanh", "quick_gelu": "GELUSigmoid"}
+NOT_EXPRESSED = (  # settings of the model that have no form in the library
+    *("embedding_dim", "embedding_norm", "segments", "norm_eps", "head_norm", "layer_windows", "rotary_dim"),
+    *("rotary_factors", "rotary_gain", "parallel", "output_transform", "output_cap"),
+)
 IN_HEADS = ("rotary", "alibi", "t5")  # schemes that the library computes itself; it reads others from a table
 
 
@@ -71,6 +76,9 @@ def _unsupported_settings(network: Seq2Seq | LanguageModel) -> Iterator[str]:
         yield "model.positions=alibi in an encoder"
     if config.window is not None:
         yield f"model.window={config.window}"
+    for name in NOT_EXPRESSED:
+        if getattr(config, name) != ModelConfig.model_fields[name].default:
+            yield f"model.{name}={getattr(config, name)}"
     if (config.key_dim or config.dim // config.heads) != (config.value_dim or config.dim // config.heads):
         yield "model.key_dim and model.value_dim that differ"
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import Any
 
 import torch
@@ -112,7 +113,7 @@ def attention_record(
     stack, part = kind.split(".")
     layers = {name: layers_of(seen, stack, f"{part}.{name}") for name in ("visible", *TENSORS)}
     heads = len(layers["weights"][0])
-    visible = layers["visible"][0]  # (T, S), the same in every layer
+    visible = reduce(torch.logical_or, layers["visible"])  # (T, S): a layer may see less far than the others
     return AttentionRecord(
         rows=list(rows),
         columns=list(columns),

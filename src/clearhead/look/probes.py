@@ -12,7 +12,7 @@ Names are STACK.LAYER.PART.TENSOR; `*` and `?` match any letters:
     encoder.2.hidden                 (B, T, D): the output of block 2
     encoder.embedded                 (B, T, D): the input of block 0
     decoder.0.cell.hidden            (B, T, D): the states of a recurrent layer; memory the cell states of an LSTM
-    logits                           (B, T, V), or (B, V)
+    logits                           (B, T, V), or (B, V); of a model that embeds texts, their vectors (B, D)
 
 A stack is called decoder if it generates: a language model is a decoder without an encoder. A recurrent decoder with
 attention has it in layer 0.
@@ -53,6 +53,7 @@ from clearhead.nn import (
     Fused,
     Mask,
     MultiHeadAttention,
+    PooledVector,
     Recurrent,
     SequenceOutput,
     State,
@@ -91,7 +92,7 @@ def probes(model: nn.Module) -> dict[str, Probe]:
     for name, stack in stacks(model).items():
         found.update(_stack_probes(name, stack))
     for part in _around_stacks(model):
-        if isinstance(part, TokenOutput | SequenceOutput | FlattenOutput):
+        if isinstance(part, TokenOutput | SequenceOutput | FlattenOutput | PooledVector):
             found["logits"] = Probe(part, _output)
     return found
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -18,16 +19,20 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
-from clearhead.models.config import ModelConfig
+from clearhead.models.config import ModelConfig, PooledConfig
 from clearhead.nn import (
+    ACTIVATIONS,
     FEED_FORWARDS,
     NORMS,
     PLACEMENTS,
+    POOLS,
     POSITIONS,
     SCORES,
     Cache,
+    CappedScore,
     Decoder,
     DecoderBlock,
+    DotScore,
     Dropout,
     Encoder,
     EncoderBlock,
@@ -35,16 +40,25 @@ from clearhead.nn import (
     InputPositions,
     Mask,
     MultiHeadAttention,
+    NoNorm,
+    OneSegment,
+    ParallelBlock,
     PositionSizes,
     RelativePositions,
+    SegmentEmbedding,
+    SequenceOutput,
+    SoftCap,
     TokenEmbedding,
     TokenOutput,
+    Transform,
     WindowCache,
     add_positions,
     concatenate_positions,
     pick_one,
     softmax,
 )
+from clearhead.nn.norm import MakeNorm
+from clearhead.nn.scores import Score
 
 
 class Model(nn.Module):
@@ -82,23 +96,64 @@ class TokenInput(nn.Module):
     def __init__(self, config: ModelConfig, size: int, pad: int | None = None):
         super().__init__()
         width = token_dim(config)
-        self.tokens = TokenEmbedding(size, width, pad=pad, scale=width**0.5)
+        scale = width**0.5 if config.embedding_scale is None else config.embedding_scale
+        self.tokens = TokenEmbedding(size, width, pad=pad, scale=scale)
         self.positions = input_positions(config, config.max_length)
+        embedded = input_dim(config)
+        segments = SegmentEmbedding(config.segments, embedded, config.separator) if config.segments else None
+        self.segments = segments or OneSegment()
+        self.norm = make_norm(config)(embedded) if config.embedding_norm else NoNorm()
+        self.project = nn.Identity() if embedded == config.dim else nn.Linear(embedded, config.dim)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, start: int | Tensor = 0) -> Tensor:
         """(B, T) ids of the tokens from position `start` on -> (B, T, D)."""
-        return self.dropout(self.positions(self.tokens(ids), start))
+        x = self.segments(ids, self.positions(self.tokens(ids), start))
+        return self.dropout(self.project(self.norm(x)))
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it is the sum of token and position, as native code computes it."""
+        plain = type(self.norm) is NoNorm and type(self.project) is nn.Identity
+        return plain and type(self.segments) is OneSegment
+
+
+def input_dim(config: ModelConfig) -> int:
+    """Width of the vectors that tokens and positions give together."""
+    return config.dim if config.embedding_dim is None else config.embedding_dim
 
 
 def token_dim(config: ModelConfig) -> int:
     """Width of a token before its position: all of D, or what a concatenated position leaves of it."""
-    return config.dim - _position_dim(config) if config.position_concat else config.dim
+    return input_dim(config) - _position_dim(config) if config.position_concat else input_dim(config)
 
 
 def _position_dim(config: ModelConfig) -> int:
     """Width of a position at the input: all of D when added, a quarter when concatenated."""
-    return config.dim // 4 if config.position_concat else config.dim
+    return input_dim(config) // 4 if config.position_concat else input_dim(config)
+
+
+def token_output(config: ModelConfig, size: int, tied: nn.Embedding) -> TokenOutput:
+    """The output of a language model, which may share the embedding's matrix."""
+    width, transform = config.dim, None
+    if config.output_transform is not None:
+        width = input_dim(config)
+        transform = Transform(config.dim, width, ACTIVATIONS[config.output_transform], make_norm(config))
+    return TokenOutput(
+        width,
+        size,
+        bias=config.output_bias,
+        tied=tied if config.tied else None,
+        transform=transform,
+        cap=None if config.output_cap is None else SoftCap(config.output_cap),
+    )
+
+
+def pooled_output(config: PooledConfig, classes: int) -> SequenceOutput:
+    """The output of a model with one label for a sequence."""
+    name = config.pool_transform
+    transform = None if name is None else Transform(config.dim, config.dim, ACTIVATIONS[name])
+    return SequenceOutput(config.dim, classes, POOLS[config.pool], transform)
 
 
 def input_positions(config: ModelConfig, max_length: int) -> InputPositions:
@@ -106,9 +161,20 @@ def input_positions(config: ModelConfig, max_length: int) -> InputPositions:
     return POSITIONS[config.positions].at_input(_position_sizes(config, max_length))
 
 
-def relative_positions(config: ModelConfig, causal: bool) -> RelativePositions:
-    """The positions inside the heads of one stack; all its blocks share them."""
-    return POSITIONS[config.positions].in_heads(_position_sizes(config, config.max_length, causal))
+def relative_positions(config: ModelConfig, causal: bool, layers: int) -> list[RelativePositions]:
+    """The positions inside the heads of each block of a stack; blocks that see equally far share them."""
+    sizes = _position_sizes(config, config.max_length, causal)
+    scheme = POSITIONS[config.positions]
+    shared = scheme.in_heads(sizes)
+    if config.local_base is None:
+        return [shared] * layers
+    local = scheme.in_heads(replace(sizes, base=config.local_base, rotary_factors=None, rotary_gain=1.0))
+    return [shared if window is None else local for window in layer_windows(config, layers)]
+
+
+def layer_windows(config: ModelConfig, layers: int) -> tuple[int | None, ...]:
+    """The window of each block, where it differs from the model's."""
+    return config.layer_windows or (None,) * layers
 
 
 def _position_sizes(config: ModelConfig, max_length: int, causal: bool = False) -> PositionSizes:
@@ -120,6 +186,11 @@ def _position_sizes(config: ModelConfig, max_length: int, causal: bool = False) 
         base=config.position_base,
         combine=concatenate_positions if config.position_concat else add_positions,
         causal=causal,
+        rotary_dim=config.rotary_dim,
+        rotary_factors=config.rotary_factors,
+        rotary_gain=config.rotary_gain,
+        buckets=config.position_buckets,
+        longest=config.position_longest,
     )
 
 
@@ -139,18 +210,37 @@ def smaller_window(a: int | None, b: int | None) -> int | None:
     return min((each for each in (a, b) if each is not None), default=None)
 
 
-def multi_head(config: ModelConfig, relative: RelativePositions | None = None) -> MultiHeadAttention:
+def make_norm(config: ModelConfig, name: str | None = None) -> MakeNorm:
+    """The norm of a model, or the one called `name`, with the model's ε."""
+    norm = NORMS[name or config.norm]
+    return norm if config.norm_eps is None else partial(norm, eps=config.norm_eps)  # type: ignore[call-arg]
+
+
+def make_score(config: ModelConfig) -> Score:
+    """The score of a query and a key."""
+    score = SCORES[config.score](config.key_dim or config.dim // config.heads, config.heads)
+    score = score if config.attention_scale is None else DotScore(config.attention_scale)
+    return score if config.score_cap is None else CappedScore(score, config.score_cap)
+
+
+def multi_head(
+    config: ModelConfig, relative: RelativePositions | None = None, window: int | None = None
+) -> MultiHeadAttention:
     """One attention layer."""
+    biased = config.attention_bias or ("all" if config.bias else "none")
     return MultiHeadAttention(
         config.dim,
         config.heads,
         kv_heads=config.kv_heads,
         key_dim=config.key_dim,
         value_dim=config.value_dim,
-        score=SCORES[config.score](config.key_dim or config.dim // config.heads, config.heads),
+        score=make_score(config),
         normalize=pick_one if config.hard else softmax,
         relative=relative,
-        bias=config.bias,
+        head_norm=NoNorm if config.head_norm is None else make_norm(config, config.head_norm),
+        window=window,
+        bias=biased in ("all", "qkv"),
+        output_bias=biased in ("all", "output"),
         dropout=config.attention_dropout,
     )
 
@@ -159,29 +249,39 @@ def _block_parts(config: ModelConfig) -> dict[str, Any]:
     make = FEED_FORWARDS[config.feed_forward]
     return {
         "feed_forward": make(config.dim, config.inner, bias=config.bias, dropout=config.inner_dropout),
-        "norm": NORMS[config.norm],
+        "norm": make_norm(config),
         "placement": PLACEMENTS[config.placement],
         "dropout": config.dropout,
     }
 
 
 def _last_norm(config: ModelConfig) -> nn.Module | None:
-    return NORMS[config.norm](config.dim) if PLACEMENTS[config.placement].final_norm else None
+    return make_norm(config)(config.dim) if PLACEMENTS[config.placement].final_norm else None
 
 
 def encoder(config: ModelConfig, causal: bool = False) -> Encoder:
     """A stack of self-attention blocks; `causal` for a decoder-only model."""
-    relative = relative_positions(config, causal)
+    kind, layers = ParallelBlock if config.parallel else EncoderBlock, config.layers
+    places = zip(relative_positions(config, causal, layers), layer_windows(config, layers), strict=True)
     blocks = [
-        EncoderBlock(config.dim, config.heads, attention=multi_head(config, relative), **_block_parts(config))
-        for _ in range(config.layers)
+        kind(config.dim, config.heads, attention=multi_head(config, relative, window), **_block_parts(config))
+        for relative, window in places
     ]
+    if config.shared_layers:
+        for block in blocks[1:]:
+            share_weights(block, blocks[0])
     return Encoder(blocks, _last_norm(config))
+
+
+def share_weights(block: nn.Module, first: nn.Module) -> None:
+    """Give a block the weights of another; it stays a module of its own, which can be looked at by itself."""
+    for part, other in zip(block.modules(), first.modules(), strict=True):
+        for name, weight in other.named_parameters(recurse=False):
+            setattr(part, name, weight)
 
 
 def decoder(config: ModelConfig) -> Decoder:
     """A stack of blocks with cross-attention to an encoder's output."""
-    relative = relative_positions(config, causal=True)
     blocks = [
         DecoderBlock(
             config.dim,
@@ -190,7 +290,7 @@ def decoder(config: ModelConfig) -> Decoder:
             cross_attention=multi_head(config),
             **_block_parts(config),
         )
-        for _ in range(config.layers)
+        for relative in relative_positions(config, True, config.decoder_layers or config.layers)
     ]
     return Decoder(blocks, _last_norm(config))
 
@@ -266,9 +366,9 @@ def _initialise_recurrent(network: nn.RNNBase) -> None:
 def _shrink_residuals(stack: Encoder | Decoder) -> None:
     """Scale down what each block adds to the residual stream."""
     blocks: Iterable[EncoderBlock | DecoderBlock] = stack.blocks  # type: ignore[assignment]
-    outputs = [linear for block in blocks for linear in block.residual_outputs()]
-    for linear in outputs:
-        linear.weight.div_(math.sqrt(len(outputs)))
+    outputs = [linear.weight for block in blocks for linear in block.residual_outputs()]
+    for weight in {id(each): each for each in outputs}.values():  # blocks may share theirs
+        weight.div_(math.sqrt(len(outputs)))
 
 
 # Random functions, and the ones that allocate the same tensor without drawing numbers.

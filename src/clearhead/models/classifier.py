@@ -1,4 +1,4 @@
-"""One label for a text, or one for each of its tokens: an encoder, and a linear map at the end.
+"""One label for a text, one for each of its tokens, or one vector: an encoder, and what follows it.
 
 B batch, T tokens, D width, C classes
 """
@@ -9,8 +9,17 @@ from torch import Tensor, nn
 
 from clearhead.models import build
 from clearhead.models.build import Model, TokenInput
-from clearhead.models.config import ModelConfig, PooledConfig, WordFeatureConfig
-from clearhead.nn import POOLS, Dropout, FeatureEmbedding, NgramEmbedding, SequenceOutput, TokenOutput, padding_mask
+from clearhead.models.config import ModelConfig, PooledConfig, UnitConfig, WordFeatureConfig
+from clearhead.nn import (
+    POOLS,
+    Dropout,
+    FeatureEmbedding,
+    NgramEmbedding,
+    PooledVector,
+    TokenOutput,
+    UnitLength,
+    padding_mask,
+)
 
 
 class TextEncoder(nn.Module):
@@ -50,7 +59,7 @@ class Classifier(Model):
         super().__init__()
         self.encoder = TextEncoder(config, size, pad, ngrams)
         self.dropout = Dropout(config.dropout)
-        self.output = SequenceOutput(config.dim, classes, POOLS[config.pool])
+        self.output = build.pooled_output(config, classes)
 
     def stacks(self) -> dict[str, nn.Module]:
         return {"encoder": self.encoder.stack}
@@ -58,6 +67,22 @@ class Classifier(Model):
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T), with the class token first if the pool is `class` -> logits (B, C)."""
         return self.output(self.dropout(self.encoder(ids)), ids != self.encoder.pad)
+
+
+class Embedder(Model):
+    """One vector for a text."""
+
+    def __init__(self, config: UnitConfig, size: int, pad: int = 0, ngrams: int = 1):
+        super().__init__()
+        self.encoder = TextEncoder(config, size, pad, ngrams)
+        self.output = PooledVector(POOLS[config.pool], UnitLength() if config.unit_length else None)
+
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder.stack}
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) -> (B, D)."""
+        return self.output(self.encoder(ids), ids != self.encoder.pad)
 
 
 class Tagger(Model):

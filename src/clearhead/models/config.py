@@ -34,6 +34,8 @@ FeedForwardName = Annotated[str, _name_in(FEED_FORWARDS)]
 PoolName = Annotated[str, _name_in(POOLS)]
 PatchesName = Annotated[str, _name_in(PATCHES)]
 CellName = Annotated[str, _name_in(CELLS)]
+ActivationName = Literal["relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]  # of `ACTIVATIONS`
+BiasedMaps = Literal["none", "qkv", "output", "all"]
 ContextName = Literal["last", "sum", "attention"]
 
 
@@ -62,6 +64,35 @@ class ModelConfig(Section):
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="dropout of the attention weights (slower)")
     inner_dropout: float = Field(0.0, ge=0, lt=1, description="dropout inside the feed-forward network")
     tied: bool = Field(True, description="the output shares the embedding's matrix")
+    # What other people's models have.
+    embedding_scale: float | None = Field(None, gt=0, description="factor of the token vectors; none = √dim")
+    embedding_dim: int | None = Field(None, ge=1, description="width of the token vectors before a matrix; none = dim")
+    embedding_norm: bool = Field(False, description="normalise the token vectors before the first block")
+    segments: int = Field(0, ge=0, description="vectors for the segments of a text; 0 = none")
+    separator: int | None = Field(None, ge=0, description="token that ends a segment")
+    norm_eps: float | None = Field(None, gt=0, description="ε of the norms; none = 1e-5")
+    head_norm: NormName | None = Field(None, description="normalisation of every query and key; none = none")
+    attention_bias: BiasedMaps | None = Field(None, description="which maps of attention have a bias; none = as bias")
+    attention_scale: float | None = Field(None, gt=0, description="c of the score c q · k; none = the score's own")
+    score_cap: float | None = Field(None, gt=0, description="largest score, by tanh; none = no limit")
+    layer_windows: tuple[int | None, ...] | None = Field(None, description="window of each block; none = all alike")
+    local_base: float | None = Field(None, gt=1, description="N of rotary positions in blocks of layer_windows")
+    rotary_dim: int | None = Field(None, ge=2, description="numbers of a head that rotary positions rotate; none = all")
+    rotary_factors: tuple[float, ...] | None = Field(None, description="divisor of each rotary pair's angle; none = 1")
+    rotary_gain: float = Field(1.0, gt=0, description="factor of the rotary sines and cosines")
+    position_buckets: int = Field(32, ge=4, description="numbers that T5's positions learn for distances")
+    position_longest: int = Field(128, ge=2, description="distance from which T5's positions make no difference")
+    decoder_layers: int | None = Field(None, ge=1, description="blocks of a decoder over an encoder; none = layers")
+    source_input: Literal["shared", "tokens", "own"] | None = Field(
+        None, description="what encoder and decoder share at their input; none = everything if tied, else nothing"
+    )
+    parallel: bool = Field(False, description="attention and feed-forward read the same vectors")
+    shared_layers: bool = Field(False, description="all blocks have the same weights")
+    output_bias: bool = Field(False, description="the output of a language model has a bias")
+    output_transform: ActivationName | None = Field(
+        None, description="activation of a dense layer with a norm before the output; none = no such layer"
+    )
+    output_cap: float | None = Field(None, gt=0, description="largest logit, by tanh; none = no limit")
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:
@@ -69,6 +100,10 @@ class ModelConfig(Section):
             raise ConfigError(f"dim={self.dim} is not divisible by heads={self.heads}")
         if self.kv_heads and self.heads % self.kv_heads:
             raise ConfigError(f"heads={self.heads} is not divisible by kv_heads={self.kv_heads}")
+        if self.layer_windows and len(self.layer_windows) != self.layers:
+            raise ConfigError(f"layer_windows has {len(self.layer_windows)} entries for layers={self.layers}")
+        if self.parallel and self.placement != "before":
+            raise ConfigError(f"parallel needs placement=before, not placement={self.placement}")
         return self
 
 
@@ -88,6 +123,15 @@ class PooledConfig(ModelConfig):
     """A model with one output for a sequence."""
 
     pool: PoolName = Field("mean", description="pooling: the vector that represents the sequence")
+    pool_transform: ActivationName | None = Field(
+        None, description="activation of a dense layer after the pooling; none = no such layer"
+    )
+
+
+class UnitConfig(PooledConfig):
+    """A model with one vector for a sequence."""
+
+    unit_length: bool = Field(True, description="divide the vector by its length")
 
 
 class EncoderConfig(ModelConfig):
@@ -109,6 +153,7 @@ class PatchConfig(ModelConfig):
 
     patch: int = Field(4, ge=1, description="side of a square patch, in pixels")
     patches: PatchesName = Field("linear", description="how patches become vectors: linear or convolution")
+    extra_tokens: int = Field(0, ge=0, description="trainable tokens between the class token and the patches")
 
 
 class PooledPatchConfig(PatchConfig, PooledConfig):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from clearhead.models import build
 from clearhead.models.build import Model, TokenInput, TransformerDecoder
 from clearhead.models.config import ModelConfig
-from clearhead.nn import Cache, Encoder, TokenOutput, padding_mask
+from clearhead.nn import Cache, Encoder, padding_mask
 
 
 @dataclass
@@ -35,7 +35,7 @@ class _TokenStack(Model):
         self.config, self.pad = config, pad
         self.tokens = TokenInput(config, size)
         self.stack = build.encoder(config, causal=self.causal)
-        self.output = TokenOutput(config.dim, size, bias=False, tied=self.tokens.tokens.table if config.tied else None)
+        self.output = build.token_output(config, size, tied=self.tokens.tokens.table)
 
 
 class LanguageModel(_TokenStack, TransformerDecoder):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from clearhead.models import build
 from clearhead.models.build import TokenInput, TransformerDecoder
 from clearhead.models.config import ModelConfig
-from clearhead.nn import Decoder, DecoderCache, MultiHeadAttention, TokenOutput, padding_mask
+from clearhead.nn import Decoder, DecoderCache, MultiHeadAttention, padding_mask
 
 
 @dataclass
@@ -34,8 +34,7 @@ class EncoderDecoder(TransformerDecoder):
         self.config, self.pad = config, pad
         self.target = TokenInput(config, size, pad)
         self.decoder = build.decoder(config)
-        tied = self.target.tokens.table if config.tied else None
-        self.output = TokenOutput(config.dim, size, bias=False, tied=tied)
+        self.output = build.token_output(config, size, tied=self.target.tokens.table)
 
     def stacks(self) -> dict[str, nn.Module]:
         return {"decoder": self.decoder}
@@ -90,11 +89,17 @@ class EncoderDecoder(TransformerDecoder):
 
 
 class Seq2Seq(EncoderDecoder):
-    """Encoder and decoder with one vocabulary; with `tied`, one matrix embeds both sides and is the output."""
+    """Encoder and decoder with one vocabulary; with `tied`, one matrix embeds both sides and is the output.
+
+    `source_input` says what else the two sides share: all of their input, only the token vectors, or nothing.
+    """
 
     def __init__(self, config: ModelConfig, size: int, pad: int = 0):
         super().__init__(config, size, pad)
-        self.source = self.target if config.tied else TokenInput(config, size, pad)
+        shares = config.source_input or ("shared" if config.tied else "own")
+        self.source = self.target if shares == "shared" else TokenInput(config, size, pad)
+        if shares == "tokens":
+            self.source.tokens = self.target.tokens
         self.encoder = build.encoder(config)
 
     def stacks(self) -> dict[str, nn.Module]:

@@ -25,7 +25,7 @@ from clearhead.models.build import Model
 from clearhead.models.config import PatchConfig, PooledPatchConfig
 from clearhead.models.lm import LanguageModel, TextState
 from clearhead.models.seq2seq import EncoderDecoder
-from clearhead.nn import PATCHES, POOLS, ClassToken, Dropout, SequenceOutput, prefix_mask
+from clearhead.nn import PATCHES, ClassToken, Dropout, ExtraTokens, prefix_mask
 
 
 class PatchEncoder(nn.Module):
@@ -37,13 +37,15 @@ class PatchEncoder(nn.Module):
         token_dim = build.token_dim(config)
         self.patches = PATCHES[config.patches](config.patch, channels, token_dim)
         self.class_token = ClassToken(token_dim)
-        self.positions = build.input_positions(config, max_length=1 + count)
+        self.extra_tokens = ExtraTokens(config.extra_tokens, token_dim) if config.extra_tokens else nn.Identity()
+        self.positions = build.input_positions(config, max_length=1 + config.extra_tokens + count)
         self.dropout = Dropout(config.dropout)
         self.stack = build.encoder(config)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, height, width) -> (B, 1 + N, D)."""
-        return self.stack(self.dropout(self.positions(self.class_token(self.patches(images)))))
+        """(B, C, height, width) -> (B, 1 + N, D), more where there are extra tokens."""
+        tokens = self.class_token(self.extra_tokens(self.patches(images)))
+        return self.stack(self.dropout(self.positions(tokens)))
 
 
 class VisionTransformer(Model):
@@ -52,7 +54,7 @@ class VisionTransformer(Model):
     def __init__(self, config: PooledPatchConfig, channels: int, height: int, width: int, classes: int):
         super().__init__()
         self.encoder = PatchEncoder(config, channels, height, width)
-        self.output = SequenceOutput(config.dim, classes, POOLS[config.pool])
+        self.output = build.pooled_output(config, classes)
 
     def stacks(self) -> dict[str, nn.Module]:
         return {"encoder": self.encoder.stack}

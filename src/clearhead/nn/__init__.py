@@ -18,6 +18,7 @@ from clearhead.nn.block import (
     DecoderCache,
     Encoder,
     EncoderBlock,
+    ParallelBlock,
     PostNorm,
     PreNorm,
     Residual,
@@ -27,16 +28,31 @@ from clearhead.nn.cache import Cache, FixedCache, GrowingCache, MemoryCache, Win
 from clearhead.nn.embedding import (
     FeatureEmbedding,
     NgramEmbedding,
+    OneSegment,
     PatchEmbedding,
+    SegmentEmbedding,
+    SoftCap,
     TokenEmbedding,
     TokenOutput,
+    Transform,
     one_hot,
 )
-from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward, FeedForwardLayer, SwiGLU
+from clearhead.nn.feedforward import ACTIVATIONS, FEED_FORWARDS, FeedForward, FeedForwardLayer, GatedFeedForward, SwiGLU
 from clearhead.nn.masks import Mask, additive_mask, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
-from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, RMSNorm, layer_norm, rms_norm
+from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, NoNorm, RMSNorm, layer_norm, rms_norm
 from clearhead.nn.patches import PATCHES, ConvolutionalPatches
-from clearhead.nn.pooling import POOLS, ClassToken, FlattenOutput, SequenceOutput, first_token, last_token, mean_token
+from clearhead.nn.pooling import (
+    POOLS,
+    ClassToken,
+    ExtraTokens,
+    FlattenOutput,
+    PooledVector,
+    SequenceOutput,
+    UnitLength,
+    first_token,
+    last_token,
+    mean_token,
+)
 from clearhead.nn.positions import (
     POSITIONS,
     Alibi,
@@ -54,21 +70,34 @@ from clearhead.nn.positions import (
     concatenate_positions,
 )
 from clearhead.nn.recurrent import CELLS, Recurrent, State, sum_of_states
-from clearhead.nn.scores import SCORES, AdditiveScore, BilinearScore, CosineScore, cosine, dot, scaled_dot
+from clearhead.nn.scores import (
+    SCORES,
+    AdditiveScore,
+    BilinearScore,
+    CappedScore,
+    CosineScore,
+    DotScore,
+    cosine,
+    dot,
+    scaled_dot,
+)
 
 __all__ = ["Explicit", "Fused", "MultiHeadAttention", "attention", "concatenate_and_project", "fused_attention"]
 __all__ += ["pick_one", "softmax", "sum_of_projections"]
 __all__ += ["PLACEMENTS", "Decoder", "DecoderBlock", "DecoderCache", "Encoder", "EncoderBlock"]
-__all__ += ["PostNorm", "PreNorm", "Residual", "SandwichNorm"]
+__all__ += ["ParallelBlock", "PostNorm", "PreNorm", "Residual", "SandwichNorm"]
 __all__ += ["Cache", "FixedCache", "GrowingCache", "MemoryCache", "WindowCache"]
-__all__ += ["PATCHES", "ConvolutionalPatches"]
-__all__ += ["FeatureEmbedding", "NgramEmbedding", "PatchEmbedding", "TokenEmbedding", "TokenOutput", "one_hot"]
-__all__ += ["FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "SwiGLU"]
+__all__ += ["PATCHES", "ConvolutionalPatches", "FeatureEmbedding"]
+__all__ += ["NgramEmbedding", "OneSegment", "PatchEmbedding", "SegmentEmbedding", "SoftCap", "TokenEmbedding"]
+__all__ += ["TokenOutput", "Transform", "one_hot"]
+__all__ += ["ACTIVATIONS", "FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "GatedFeedForward", "SwiGLU"]
 __all__ += ["Mask", "additive_mask", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]
-__all__ += ["NORMS", "BatchNorm", "Dropout", "LayerNorm", "RMSNorm", "layer_norm", "rms_norm"]
-__all__ += ["POOLS", "ClassToken", "FlattenOutput", "SequenceOutput", "first_token", "last_token", "mean_token"]
+__all__ += ["NORMS", "BatchNorm", "Dropout", "LayerNorm", "NoNorm", "RMSNorm", "layer_norm", "rms_norm"]
+__all__ += ["POOLS", "ClassToken", "ExtraTokens", "FlattenOutput", "PooledVector", "SequenceOutput", "UnitLength"]
+__all__ += ["first_token", "last_token", "mean_token"]
 __all__ += ["POSITIONS", "Alibi", "InputPositions", "LearnedPositions", "NoPositions", "NoRelativePositions"]
 __all__ += ["PositionScheme", "PositionSizes", "RelativePositions", "Rotary", "SinusoidalPositions"]
 __all__ += ["T5Relative", "add_positions", "concatenate_positions"]
 __all__ += ["CELLS", "Recurrent", "State", "sum_of_states"]
-__all__ += ["SCORES", "AdditiveScore", "BilinearScore", "CosineScore", "cosine", "dot", "scaled_dot"]
+__all__ += ["SCORES", "AdditiveScore", "BilinearScore", "CappedScore", "CosineScore", "DotScore"]
+__all__ += ["cosine", "dot", "scaled_dot"]

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from clearhead.errors import ShapeError
 from clearhead.nn.cache import Cache, NoCache
 from clearhead.nn.masks import Mask
-from clearhead.nn.norm import Dropout
+from clearhead.nn.norm import Dropout, MakeNorm, NoNorm
 from clearhead.nn.positions import Bias, NoRelativePositions, RelativePositions
 from clearhead.nn.scores import Score, dot_scale, scaled_dot
 
@@ -85,8 +85,9 @@ class MultiHeadAttention(nn.Module):
 
     Self-attention takes its keys and values from `x`, cross-attention from `memory`. Everything that can vary is
     a part: `score` and `normalize` replace the scaled dot product and the softmax, `relative` puts the order of the
-    tokens into the heads, `kv_heads` lets groups of heads share keys and values, and `key_dim` and `value_dim`
-    are the sizes of one head. The cache belongs to the caller.
+    tokens into the heads, `head_norm` normalises every query and key, `kv_heads` lets groups of heads share keys and
+    values, and `key_dim` and `value_dim` are the sizes of one head. A layer with a `window` sees less far than its
+    mask allows. The cache belongs to the caller.
     """
 
     def __init__(
@@ -101,7 +102,10 @@ class MultiHeadAttention(nn.Module):
         score: Score = scaled_dot,
         normalize: Normalize = softmax,
         relative: RelativePositions | None = None,
+        head_norm: MakeNorm = NoNorm,
+        window: int | None = None,
         bias: bool = True,
+        output_bias: bool | None = None,
         dropout: float = 0.0,
     ):
         super().__init__()
@@ -117,7 +121,8 @@ class MultiHeadAttention(nn.Module):
         self.query = nn.Linear(dim, heads * key_dim, bias=bias)
         self.key = nn.Linear(memory_dim, kv_heads * key_dim, bias=bias)
         self.value = nn.Linear(memory_dim, kv_heads * value_dim, bias=bias)
-        self.output = nn.Linear(heads * value_dim, dim, bias=bias)
+        self.output = nn.Linear(heads * value_dim, dim, bias=bias if output_bias is None else output_bias)
+        self.query_norm, self.key_norm, self.window = head_norm(key_dim), head_norm(key_dim), window
         self.relative = NoRelativePositions() if relative is None else relative
         self.kernel = choose_kernel(score, normalize, dropout)
 
@@ -141,13 +146,14 @@ class MultiHeadAttention(nn.Module):
         """Queries of x; keys and values of the memory (or of x) and of what the cache holds."""
         cache, memory = NoCache() if cache is None else cache, x if memory is None else memory
         start = cache.start
-        q = self.relative.rotate(split_heads(self.query(x), self.heads), start)
+        q = self.relative.rotate(self.query_norm(split_heads(self.query(x), self.heads)), start)
         k, v = cache.extend(x.size(1), lambda: self.keys_and_values(memory, start))
-        return KernelInputs(q, k, v, Mask.of(mask).over(k.size(-2)), start - cache.first, self.relative.bias)
+        visible = Mask.of(mask).over(k.size(-2)).within(self.window)
+        return KernelInputs(q, k, v, visible, start - cache.first, self.relative.bias)
 
     def keys_and_values(self, memory: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
         """Tokens (B, S, memory_dim) from position `start` on -> keys (B, G, S, D) and values (B, G, S, V)."""
-        keys = self.relative.rotate(split_heads(self.key(memory), self.kv_heads), start)
+        keys = self.relative.rotate(self.key_norm(split_heads(self.key(memory), self.kv_heads)), start)
         return keys, split_heads(self.value(memory), self.kv_heads)
 
 

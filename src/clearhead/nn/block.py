@@ -1,6 +1,7 @@
 """Blocks and stacks of them: attention and feed-forward, each inside a residual connection with a norm (Add & Norm).
 
     before   x + F(Norm(x))            after   Norm(x + F(x))            around   x + Norm(F(Norm(x)))
+    parallel   x + A(Norm(x)) + F(Norm(x))        attention and feed-forward read the same x (`ParallelBlock`)
 
 A stack is the same block several times, each reading the output of the one below. The lectures' three shapes:
 
@@ -140,6 +141,16 @@ class EncoderBlock(nn.Module):
     def residual_outputs(self) -> list[nn.Linear]:
         """The last matrix of each part, which writes to the residual stream."""
         return [self.self_attention.output, self.feed_forward.outer]
+
+
+class ParallelBlock(EncoderBlock):
+    """x + A(Norm_1(x)) + F(Norm_2(x)): attention and feed-forward side by side; both norms stand before."""
+
+    def forward(self, x: Tensor, mask: Mask | Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D)."""
+        attended = self.self_attention(self.residual1.norm(x), mask=mask, cache=cache)
+        computed = self.feed_forward(self.residual2.norm(x))
+        return x + self.residual1.dropout(attended) + self.residual2.dropout(computed)
 
 
 @dataclass

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.errors import ShapeError
-from clearhead.nn.norm import Dropout
+from clearhead.nn.feedforward import Activation
+from clearhead.nn.norm import Dropout, MakeNorm, NoNorm
 
 
 def one_hot(ids: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -101,11 +102,70 @@ class FeatureEmbedding(nn.Module):
         return x + self.dropout(self.table(features).sum(-2))
 
 
-class TokenOutput(nn.Module):
-    """One set of logits for each token; `tied` shares the embedding's matrix, as in the paper."""
+class SegmentEmbedding(nn.Module):
+    """Adds to each token the vector of its segment: the number of separators before it, as BERT counts two texts."""
 
-    def __init__(self, dim: int, classes: int, *, bias: bool = True, tied: nn.Embedding | None = None):
+    def __init__(self, count: int, dim: int, separator: int | None = None):
         super().__init__()
+        self.separator = -1 if separator is None else separator
+        self.table = nn.Embedding(count, dim)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def forward(self, ids: Tensor, x: Tensor) -> Tensor:
+        """(B, T) ids and their vectors (B, T, D) -> (B, T, D)."""
+        ends = (ids == self.separator).long()
+        segment = ends.cumsum(1) - ends  # (B, T): a separator belongs to the text that it ends
+        return x + self.table(segment.clamp(max=self.table.num_embeddings - 1))
+
+
+class OneSegment(nn.Module):
+    """The text is one segment, and nothing is added."""
+
+    def forward(self, _ids: Tensor, x: Tensor) -> Tensor:
+        return x
+
+
+class Transform(nn.Module):
+    """Norm(φ(x W + b)): a dense layer between a stack and its output."""
+
+    def __init__(self, dim: int, out: int, activation: Activation, norm: MakeNorm = NoNorm):
+        super().__init__()
+        self.linear, self.activation, self.norm = nn.Linear(dim, out), activation, norm(out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) -> (…, out)."""
+        return self.norm(self.activation(self.linear(x)))
+
+
+class SoftCap(nn.Module):
+    """C tanh(z / C): logits that never leave -C … C."""
+
+    def __init__(self, cap: float):
+        super().__init__()
+        self.cap = cap
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return self.cap * torch.tanh(logits / self.cap)
+
+
+class TokenOutput(nn.Module):
+    """One set of logits for each token; `tied` shares the embedding's matrix, as in the paper.
+
+    A `transform` may stand before the matrix, and a `cap` after it.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        classes: int,
+        *,
+        bias: bool = True,
+        tied: nn.Embedding | None = None,
+        transform: nn.Module | None = None,
+        cap: nn.Module | None = None,
+    ):
+        super().__init__()
+        self.transform, self.cap = transform or nn.Identity(), cap or nn.Identity()
         self.linear = nn.Linear(dim, classes, bias=bias)
         if tied is not None:
             if tied.weight.shape != self.linear.weight.shape:
@@ -115,7 +175,12 @@ class TokenOutput(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, T, C)."""
-        return self.linear(x)
+        return self.cap(self.linear(self.transform(x)))
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is the matrix alone, as native code computes it."""
+        return type(self.transform) is nn.Identity and type(self.cap) is nn.Identity
 
 
 def cut_patches(images: Tensor, patch: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Feed-forward: the same small network for every token; it mixes within a token what attention mixed between tokens.
 
-    FFN(x)    = φ(x W_1 + b_1) W_2 + b_2          φ = ReLU or GELU
-    SwiGLU(x) = (swish(x W_g) · x W_1) W_2
+    FFN(x)   = φ(x W_1 + b_1) W_2 + b_2           φ = ReLU, GELU or swish
+    Gated(x) = (φ(x W_g) · x W_1) W_2             SwiGLU with swish, GeGLU with GELU
 
 It is wider inside than outside: `inner` defaults to 4 × dim.
 
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -31,11 +32,32 @@ from clearhead.registry import Registry
 Activation = Callable[[Tensor], Tensor]
 
 
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by its approximation with tanh, as GPT-2, Gemma and BLOOM were trained: they differ in the third digit."""
+    return F.gelu(x, approximate="tanh")
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """x σ(1.702 x): GELU by its approximation with a sigmoid."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+NATIVE = {activation: name for name, activation in ACTIVATIONS.items() if name != "tanh"}
+
+
 @dataclass(frozen=True)
 class FeedForwardForm:
     """What native code needs to know: outer(φ(inner(x))), or outer(φ(gate(x)) · inner(x))."""
 
-    activation: str  # "relu", "gelu" or "silu"
+    activation: str  # a name of `NATIVE`
     inner: nn.Linear
     outer: nn.Linear
     gate: nn.Linear | None = None
@@ -85,22 +107,30 @@ class FeedForward(FeedForwardLayer):
         return self.outer(self.dropout(self.activation(self.inner(x))))
 
     def native_form(self) -> FeedForwardForm | None:
-        name = {F.relu: "relu", F.gelu: "gelu"}.get(self.activation)
+        name = NATIVE.get(self.activation)
         return None if name is None else FeedForwardForm(name, self.inner, self.outer)
 
 
-FEED_FORWARDS.register("relu")(partial(FeedForward, activation=F.relu))
-FEED_FORWARDS.register("gelu")(partial(FeedForward, activation=F.gelu))
+for _name in NATIVE.values():
+    FEED_FORWARDS.register(_name)(partial(FeedForward, activation=ACTIVATIONS[_name]))
 
 
-@FEED_FORWARDS.register("swiglu")
-class SwiGLU(FeedForwardLayer):
-    """A gated feed-forward network: one linear map decides how much of the other passes."""
+class GatedFeedForward(FeedForwardLayer):
+    """One linear map, through φ, decides how much of another passes."""
 
-    equation = "(swish(y W_g) · y W_1) W_2"
+    equation = "(φ(y W_g) · y W_1) W_2"
 
-    def __init__(self, dim: int, inner: int | None = None, *, bias: bool = False, dropout: float = 0.0):
+    def __init__(
+        self,
+        dim: int,
+        inner: int | None = None,
+        activation: Activation = F.silu,
+        *,
+        bias: bool = False,
+        dropout: float = 0.0,
+    ):
         super().__init__()
+        self.activation = activation
         inner = 4 * dim if inner is None else inner
         self.gate = nn.Linear(dim, inner, bias=bias)
         self.inner = nn.Linear(dim, inner, bias=bias)
@@ -108,7 +138,20 @@ class SwiGLU(FeedForwardLayer):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.dropout(F.silu(self.gate(x)) * self.inner(x)))
+        return self.outer(self.dropout(self.activation(self.gate(x)) * self.inner(x)))
 
-    def native_form(self) -> FeedForwardForm:
-        return FeedForwardForm("silu", self.inner, self.outer, self.gate)
+    def native_form(self) -> FeedForwardForm | None:
+        name = NATIVE.get(self.activation)
+        return None if name is None else FeedForwardForm(name, self.inner, self.outer, self.gate)
+
+
+@FEED_FORWARDS.register("swiglu")
+class SwiGLU(GatedFeedForward):
+    """Gated by swish."""
+
+    equation = "(swish(y W_g) · y W_1) W_2"
+
+
+FEED_FORWARDS.register("geglu")(partial(GatedFeedForward, activation=F.gelu))
+FEED_FORWARDS.register("geglu_tanh")(partial(GatedFeedForward, activation=gelu_tanh))
+FEED_FORWARDS.register("reglu")(partial(GatedFeedForward, activation=F.relu))

@@ -86,6 +86,10 @@ class Mask:
             raise ShapeError(f"the mask covers {self.table.size(-1)} keys and there are {keys}")
         return Mask(self.causal, self.window, self.table[..., -keys:])
 
+    def within(self, window: int | None) -> Mask:
+        """The mask of a layer that sees less far than the others."""
+        return self if window is None else self & Mask(window=window)
+
     @property
     def is_only_causal(self) -> bool:
         return self.causal and self.window is None and self.table is None

@@ -61,16 +61,52 @@ class ClassToken(nn.Module):
         return torch.cat((self.vector.expand(len(x), 1, -1), x), dim=1)
 
 
-class SequenceOutput(nn.Module):
-    """One set of logits for a sequence, from the vector that `pool` selects or averages."""
+class ExtraTokens(nn.Module):
+    """Trainable vectors put before the sequence, for whatever the model learns to keep there."""
 
-    def __init__(self, dim: int, classes: int, pool: Pool = mean_token):
+    def __init__(self, count: int, dim: int):
         super().__init__()
+        self.vectors = nn.Parameter(torch.randn(count, dim) * 0.02)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, T, D) -> (B, count + T, D)."""
+        return torch.cat((self.vectors.expand(len(x), -1, -1), x), dim=1)
+
+
+class UnitLength(nn.Module):
+    """x / |x|: the dot product of two such vectors is their cosine."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) -> (…, D)."""
+        return F.normalize(x, dim=-1)
+
+
+class SequenceOutput(nn.Module):
+    """One set of logits for a sequence, from the vector that `pool` selects or averages.
+
+    A `transform` may stand between the two, as BERT's pooler does.
+    """
+
+    def __init__(self, dim: int, classes: int, pool: Pool = mean_token, transform: nn.Module | None = None):
+        super().__init__()
+        self.transform = transform or nn.Identity()
         self.pool, self.linear = pool, nn.Linear(dim, classes)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """x (B, T, D), real (B, T) -> (B, C)."""
-        return self.linear(self.pool(x, real))
+        return self.linear(self.transform(self.pool(x, real)))
+
+
+class PooledVector(nn.Module):
+    """One vector for a sequence, which may be brought to length 1."""
+
+    def __init__(self, pool: Pool = mean_token, unit: nn.Module | None = None):
+        super().__init__()
+        self.pool, self.unit = pool, unit or nn.Identity()
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x (B, T, D), real (B, T) -> (B, D)."""
+        return self.unit(self.pool(x, real))
 
 
 class FlattenOutput(nn.Module):

@@ -28,7 +28,7 @@ itself in `at_input` or `in_heads`, and is registered under the name that `model
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -76,6 +76,11 @@ class PositionSizes:
     base: float = 10000.0  # N
     combine: Combine = add_positions
     causal: bool = False
+    rotary_dim: int | None = None  # numbers of a head that are rotated; None = all
+    rotary_factors: Sequence[float] | None = None  # what the angle of each pair is divided by
+    rotary_gain: float = 1.0  # of sines and cosines
+    buckets: int = 32  # of distances, T5
+    longest: int = 128  # distance with a bucket of its own, T5
 
 
 class PositionScheme(nn.Module):
@@ -123,14 +128,22 @@ def reads_in_windows(model: nn.Module) -> bool:
 
 
 class SinCosTable(nn.Module):
-    """sin and cos of pos / N^(2i/D), in a table that grows on demand."""
+    """sin and cos of pos / N^(2i/D), in a table that grows on demand.
+
+    The angle of pair i may be divided by `factors[i]`, and all sines and cosines multiplied by `gain`: this is how a
+    model learns to read texts longer than those it was first trained with.
+    """
 
     sin: Tensor  # (positions, D/2)
     cos: Tensor
 
-    def __init__(self, dim: int, base: float):
+    def __init__(self, dim: int, base: float, factors: Sequence[float] | None = None, gain: float = 1.0):
         super().__init__()
-        self.dim, self.base = dim, base
+        pairs = (dim + 1) // 2
+        if factors is not None and len(factors) != pairs:
+            raise ShapeError(f"{len(factors)} rotary factors do not fit the {pairs} pairs of {dim} numbers")
+        self.dim, self.base, self.gain = dim, base, gain
+        self.factors = torch.ones(pairs, dtype=torch.float64) if factors is None else torch.tensor(factors).double()
         self._fill(256)
 
     def forward(self, start: Start, length: int) -> tuple[Tensor, Tensor]:
@@ -143,10 +156,11 @@ class SinCosTable(nn.Module):
     def _fill(self, length: int) -> None:
         """Compute the angles in float64: at position 65,536 a float32 is off by 0.004."""
         pair = torch.arange(0, self.dim, 2, dtype=torch.float64)  # 2i
-        angle = torch.arange(length, dtype=torch.float64).unsqueeze(-1) * self.base ** (-pair / self.dim)
+        speed = self.base ** (-pair / self.dim) / self.factors
+        angle = torch.arange(length, dtype=torch.float64).unsqueeze(-1) * speed
         like = getattr(self, "sin", torch.empty(0))
-        self.register_buffer("sin", angle.sin().to(like), persistent=False)
-        self.register_buffer("cos", angle.cos().to(like), persistent=False)
+        self.register_buffer("sin", (self.gain * angle.sin()).to(like), persistent=False)
+        self.register_buffer("cos", (self.gain * angle.cos()).to(like), persistent=False)
 
 
 # --- at the input ---
@@ -230,6 +244,31 @@ class SinusoidalPositions(InputPositions):
         return torch.stack((sin, cos), dim=-1).flatten(-2)[..., : self.dim]  # sin, cos, sin, cos, …
 
 
+@POSITIONS.register("sinusoidal_halves")
+class SideBySideSinusoids(SinusoidalPositions):
+    """The same sines and cosines, all sines before all cosines, as in Marian."""
+
+    def encode(self, length: int, start: Start = 0) -> Tensor:
+        sin, cos = self.waves(start, length)
+        return torch.cat((sin, cos), dim=-1)[..., : self.dim]
+
+
+@POSITIONS.register("sinusoidal_fairseq")
+class FairseqSinusoids(SideBySideSinusoids):
+    """Sines before cosines, from wavelength 2π to exactly 2πN, and the first position is number 2, as in M2M100."""
+
+    FIRST = 2
+
+    def __init__(self, dim: int, base: float = 10000.0, combine: Combine = add_positions):
+        super().__init__(dim, base, combine)
+        pairs = dim // 2
+        factors = [base ** (i / max(pairs - 1, 1) - 2 * i / dim) for i in range((dim + 1) // 2)]
+        self.waves = SinCosTable(dim, base, factors)
+
+    def encode(self, length: int, start: Start = 0) -> Tensor:
+        return super().encode(length, start + self.FIRST)
+
+
 @POSITIONS.register("learned")
 class LearnedPositions(InputPositions):
     """A trainable vector for each position, up to `max_length`."""
@@ -309,15 +348,19 @@ class Rotary(RelativePositions):
 
     windowed = True
 
-    def __init__(self, dim: int, base: float = 10000.0):
+    def __init__(self, dim: int, base: float = 10000.0, factors: Sequence[float] | None = None, gain: float = 1.0):
         super().__init__()
         if dim % 2:
             raise ShapeError(f"rotary positions rotate pairs of numbers, and a head size of {dim} is odd")
-        self.waves = SinCosTable(dim, base)
+        self.waves = SinCosTable(dim, base, factors, gain)
 
     @classmethod
     def in_heads(cls, sizes: PositionSizes) -> Rotary:
-        return cls(sizes.key_dim, sizes.base)
+        rotated = sizes.key_dim if sizes.rotary_dim is None else sizes.rotary_dim
+        if rotated > sizes.key_dim:
+            raise ShapeError(f"rotary_dim={rotated} is more than the {sizes.key_dim} numbers of a head")
+        kind = Rotary if rotated == sizes.key_dim else PartialRotary
+        return kind(rotated, sizes.base, sizes.rotary_factors, sizes.rotary_gain)
 
     def rotate(self, x: Tensor, start: Start) -> Tensor:
         cos, sin = (table.to(x.dtype) for table in self.cos_sin(start, x.size(-2)))
@@ -328,7 +371,7 @@ class Rotary(RelativePositions):
         sin, cos = self.waves(start, length)
         return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
 
-    def native_form(self, length: int) -> PositionForm:
+    def native_form(self, length: int) -> PositionForm | None:
         sin, cos = self.waves(0, length)
         return PositionForm(sin, cos)
 
@@ -337,6 +380,17 @@ class Rotary(RelativePositions):
         unit = torch.ones(1, 1, length, self.waves.dim) / self.waves.dim**0.5  # (1, 1, T, K)
         rotated = self.rotate(unit, 0)[0, 0]  # (T, K)
         return (rotated @ rotated.T).unsqueeze(0)
+
+
+class PartialRotary(Rotary):
+    """Rotates the first numbers of every query and key, and leaves the rest without a position."""
+
+    def rotate(self, x: Tensor, start: Start) -> Tensor:
+        rotated, rest = x[..., : self.waves.dim], x[..., self.waves.dim :]
+        return torch.cat((super().rotate(rotated, start), rest), dim=-1)
+
+    def native_form(self, length: int) -> None:
+        return None
 
 
 def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -390,7 +444,7 @@ class T5Relative(RelativePositions):
 
     @classmethod
     def in_heads(cls, sizes: PositionSizes) -> T5Relative:
-        return cls(sizes.heads, both_ways=not sizes.causal)
+        return cls(sizes.heads, sizes.buckets, sizes.longest, both_ways=not sizes.causal)
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
         ahead = keys - queries.unsqueeze(-1)  # (T, S), positive where the key comes later

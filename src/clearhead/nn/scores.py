@@ -67,6 +67,33 @@ def cosine(q: Tensor, k: Tensor) -> Tensor:
     return dot(F.normalize(q, dim=-1), F.normalize(k, dim=-1))
 
 
+class DotScore:
+    """c q · k: the dot product with a scale of its own."""
+
+    equation = "s_j = c q · k_j"
+
+    def __init__(self, scale: float):
+        self.scale = scale
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.scale * dot(q, k)
+
+    def dot_scale(self, _key_dim: int) -> float:
+        return self.scale
+
+
+class CappedScore(nn.Module):
+    """C tanh(s / C): a score s that never leaves -C … C."""
+
+    def __init__(self, score: Score, cap: float):
+        super().__init__()
+        self.score, self.cap = score, cap
+        self.equation = "s_j = C tanh(r_j / C),  " + (score_equation(score) or "").replace("s_j", "r_j")
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.cap * torch.tanh(self.score(q, k) / self.cap)
+
+
 class CosineScore(nn.Module):
     """Cosine with a learned temperature: between -1 and 1 the softmax could never become sharp."""
 

@@ -66,9 +66,9 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
     def encode(self, examples: Sequence[Labelled]) -> list[list[int]]:
         """The class token, then the text up to the longest length."""
-        room = self.config.data.max_length - 1
+        longest, first = self.config.data.max_length, (self.tokenizer.cls,)
         texts = self.tokenizer.encode_batch([each.text for each in examples])
-        return [[self.tokenizer.cls, *ids[:room]] for ids in texts]
+        return [self.tokenizer.framed(ids, longest, first) for ids in texts]
 
     def label_numbers(self, examples: Sequence[Labelled], known: Sequence[str]) -> NDArray[np.int64]:
         return numbered((each.label for each in examples), known, self.config.data.path)
@@ -86,7 +86,8 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
     def _hidden(self, ids: Tensor, share: float) -> Tensor:
         """Replace a random share of the tokens by the unknown token; class token and padding stay."""
-        words = (ids != self.tokenizer.pad) & (ids != self.tokenizer.cls)
+        kept = torch.tensor([self.tokenizer.pad, self.tokenizer.cls, *self.tokenizer.prefix, *self.tokenizer.suffix])
+        words = ~torch.isin(ids, kept)
         return torch.where(words & (torch.rand(ids.shape) < share), self.tokenizer.unknown, ids)
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -124,8 +125,8 @@ class Classifier(Predictor, task=Classify):
         return [found[i] for i in range(len(rows))]
 
     def _rows(self, texts: list[str]) -> list[list[int]]:
-        room = self.config.data.max_length - 1
-        return [[self.tokenizer.cls, *ids[:room]] for ids in self.tokenizer.encode_batch(texts)]
+        longest, first = self.config.data.max_length, (self.tokenizer.cls,)
+        return [self.tokenizer.framed(ids, longest, first) for ids in self.tokenizer.encode_batch(texts)]
 
     def prepare(self, item: str) -> PreparedInput:
         [ids] = self._rows([item])
@@ -148,4 +149,4 @@ class Classifier(Predictor, task=Classify):
         return vectors
 
     def _embedding_prefix(self) -> list[int]:
-        return [self.tokenizer.cls]
+        return list(self.tokenizer.prefix) or [self.tokenizer.cls]

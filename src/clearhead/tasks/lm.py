@@ -139,11 +139,18 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         """
         temperature = 1.0 if settings.get("beam_width", 1) == 1 else 0.0
         chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": temperature, **settings})
-        ids = self.tokenizer.encode(prompt) or [self.tokenizer.start]
+        ids = self.prompt_ids(prompt)
         window = self.window(len(ids) + max_tokens, cache)
         tokens = self.engines.stream(ids, self.special, chosen, window)
         text = text_pieces(tokens, self.tokenizer.decode, before=ids, stops=stops)
         return text if stream else prompt + "".join(text)
+
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """The tokens of a prompt, with what the model expects before every text; never none."""
+        return [*self.tokenizer.prefix, *self.tokenizer.encode(prompt)] or [self.tokenizer.start]
+
+    def _embedding_prefix(self) -> list[int]:
+        return list(self.tokenizer.prefix)
 
     def start_state(self, stepper: Any, prepared: PreparedInput, max_tokens: int) -> Any:
         window = self.window(len(prepared.prompt) + max_tokens)
@@ -165,7 +172,7 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         return sum(4 * tokens * layer.kv_heads * (layer.key_dim + layer.value_dim) for layer in layers)
 
     def prepare(self, item: str) -> PreparedInput:
-        ids = self.tokenizer.encode(item) or [self.tokenizer.start]
+        ids = self.prompt_ids(item)
         return PreparedInput(
             prompt=tuple(ids),
             decoder=self.token_strings(ids),

@@ -80,11 +80,21 @@ class MaskedLanguageModel(Predictor, task=MaskedLm):
 
     @torch.inference_mode()
     def fill_in(self, text: str) -> str:
-        """The likeliest token in each place, as one text."""
-        return self.output_of(self.network(*self.prepare(text).inputs)[0])
+        """The likeliest token in each place, as one text; where the text has masks, only these are filled in."""
+        [ids] = self.prepare(text).inputs
+        best = self.network(ids)[0].argmax(-1)
+        masks = ids[0] == self.tokenizer.mask
+        return self.tokenizer.decode((torch.where(masks, best, ids[0]) if masks.any() else best).tolist())
+
+    def _ids(self, text: str) -> list[int]:
+        """The tokens of a text, in which a mask may be spelled out."""
+        tokenizer = self.tokenizer
+        masked = tokenizer.mask != tokenizer.unknown and tokenizer.token(tokenizer.mask) in text
+        ids = tokenizer.encode_special(text) if masked else tokenizer.encode(text)
+        return tokenizer.framed(ids, self.max_read) or [tokenizer.start]
 
     def prepare(self, item: str) -> PreparedInput:
-        ids = self.tokenizer.encode(item) or [self.tokenizer.start]
+        ids = self._ids(item)
         return PreparedInput(
             (torch.tensor([ids]),),
             encoder=self.token_strings(ids),
@@ -104,6 +114,9 @@ class MaskedLanguageModel(Predictor, task=MaskedLm):
     def token_vectors(self, inputs: Tensor) -> Tensor:
         vectors: Tensor = self.network.read(inputs)  # type: ignore[operator]
         return vectors
+
+    def _embedding_prefix(self) -> list[int]:
+        return list(self.tokenizer.prefix)
 
     @property
     def max_read(self) -> int:

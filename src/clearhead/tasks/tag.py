@@ -38,6 +38,7 @@ class TagModel(WordFeatureConfig):
     """A tagger."""
 
     pieces: Literal["all", "first"] = Field("all", description="what is read of a word that is several tokens")
+    labelled_piece: Literal["first", "last"] = Field("last", description="which piece of a word has its tag")
 
 
 class Tag(TextLabelTask[TagModel, Tagged]):
@@ -90,7 +91,7 @@ class Tag(TextLabelTask[TagModel, Tagged]):
         return [self._words(each) for each in examples]
 
     def label_numbers(self, examples: Sequence[Tagged], known: Sequence[str]) -> list[NDArray[np.int64]]:
-        """The number of each word's tag at its last piece."""
+        """The number of each word's tag at the piece that has it."""
         rows = []
         for each in examples:
             words = self._words(each)
@@ -128,7 +129,7 @@ class Words:
     """Some words as the network reads them."""
 
     ids: list[int]  # of their pieces
-    ends: list[int]  # the index of each word's last piece
+    ends: list[int]  # the index of the piece of each word that has its tag
     features: NDArray[np.int64] | None = None  # (T, F) where a word is one piece
 
     def __len__(self) -> int:
@@ -153,17 +154,25 @@ def word_tensor(rows: Sequence[Words], padding: int) -> Tensor:
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str], config: Config[TagModel]) -> Words:
     """The pieces of as many words as fit into the longest length."""
-    longest = config.data.max_length if config.model.pieces == "all" else 1
-    ids: list[int] = []
+    room = config.data.max_length - len(tokenizer.suffix)
+    longest = room - len(tokenizer.prefix) if config.model.pieces == "all" else 1
+    first = config.model.labelled_piece == "first"
+    ids: list[int] = [*tokenizer.prefix]
     ends: list[int] = []
-    for word in tokenizer.encode_batch(list(words)):
+    for word in tokenizer.encode_words(words):
         pieces = word[:longest] or [tokenizer.unknown]
-        if len(ids) + len(pieces) > config.data.max_length:
+        if len(ids) + len(pieces) > room:
             break
+        ends.append(len(ids) if first else len(ids) + len(pieces) - 1)
         ids += pieces
-        ends.append(len(ids) - 1)
+    ids += tokenizer.suffix
     rows = config.model.features
-    return Words(ids, ends, word_features(words[: len(ends)], rows) if rows else None)
+    return Words(ids, ends, _features(words[: len(ends)], rows, tokenizer) if rows else None)
+
+
+def _features(words: Sequence[str], rows: int, tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """(T, F): the features of words; the tokens around them have none."""
+    return np.pad(word_features(words, rows), ((len(tokenizer.prefix), len(tokenizer.suffix)), (0, 0)))
 
 
 class Tagger(Predictor, task=Tag):

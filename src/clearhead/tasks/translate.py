@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -109,7 +109,8 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     def _part(self, pairs: Sequence[Pair]) -> PairPart:
         """Tokenize, and keep the pairs that are short enough."""
         longest = self.config.data.max_length
-        sources = self.tokenizer.encode_batch([pair.source for pair in pairs])
+        before = list(self.tokenizer.prefix)
+        sources = [before + ids for ids in self.tokenizer.encode_batch([pair.source for pair in pairs])]
         targets = self.tokenizer.encode_batch([pair.target for pair in pairs])
         kept = [i for i in range(len(pairs)) if max(len(sources[i]), len(targets[i])) < longest]
         if not kept:
@@ -208,11 +209,20 @@ class Translator(GeneratingPredictor, task=Translate):
         parts = [
             self._parts(text, ids, first + i, on_note) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))
         ]
-        found = iter(self.engines.generate_batch([ids for each in parts for ids in each], self.special, settings))
+        sources = [[*self.tokenizer.prefix, *ids] for each in parts for ids in each]
+        found = iter(self.engines.generate_batch(sources, self.special, self._forced(settings)))
         return [
             self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
             for text, each in zip(texts, parts, strict=True)
         ]
+
+    def _forced(self, settings: Settings) -> Settings:
+        """The settings with the tokens that every text of a foreign model begins with."""
+        forced = self.tokenizer.forced
+        return replace(settings, prefix_tokens=(*forced, *settings.prefix_tokens)) if forced else settings
+
+    def generation_settings(self, prepared: PreparedInput, **settings: Any) -> Settings:
+        return self._forced(super().generation_settings(prepared, **settings))
 
     def stream_candidates(
         self,
@@ -254,7 +264,7 @@ class Translator(GeneratingPredictor, task=Translate):
         return [Candidate(t, sum(p.score for p in rank) / len(rank)) for t, rank in zip(texts, ranks, strict=True)]
 
     def prepare(self, item: str) -> PreparedInput:
-        ids = [*self.tokenizer.encode(item), self.tokenizer.stop]
+        ids = [*self.tokenizer.prefix, *self.tokenizer.encode(item), self.tokenizer.stop]
         start = self.tokenizer.start
         return PreparedInput(
             (torch.tensor([ids]),),

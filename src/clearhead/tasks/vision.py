@@ -144,7 +144,13 @@ class Vision(LabelTask[VisionModel]):
     def example(self) -> PreparedInput:
         """The first held-out image."""
         image = normalise(self.held_out_images[:1])
-        return PreparedInput((image,), encoder=["class", *patch_names(image, self.config.model.patch)])
+        return PreparedInput((image,), encoder=token_names(image, self.config.model))
+
+
+def token_names(images: Tensor, model: VisionModel) -> list[str]:
+    """The class token, any extra ones, and the patches."""
+    extra = [f"extra {number}" for number in range(1, model.extra_tokens + 1)]
+    return ["class", *extra, *patch_names(images, model.patch)]
 
 
 def _tensors(images: Images, labels: Any, indices: Any) -> Batch:
@@ -184,8 +190,8 @@ class ImageClassifier(ImagePredictor, task=Vision):
 
     def prepare(self, item: ImageLike) -> PreparedInput:
         prepared = self.prepare_image(item)
-        names = patch_names(prepared.sources[0], self.config.model.patch)
-        return replace(prepared, encoder=["class", *names], choices=self.choices, class_token=True)
+        names = token_names(prepared.sources[0], self.config.model)
+        return replace(prepared, encoder=names, choices=self.choices, class_token=True)
 
     def predict_batch(self, items: list[Any]) -> list[dict[str, Any]]:
         return [{"label": each.label, "probabilities": each.probabilities} for each in self.classify(items)]

@@ -6,7 +6,10 @@
     tokenizer.save("tokenizer.json"); tokenizer = Tokenizer.load("tokenizer.json")
 
 Encoding adds no special token: the caller adds `tokenizer.start` or `tokenizer.stop`. No text, whatever it spells,
-encodes to a special token other than the unknown one.
+encodes to a special token other than the unknown one; `encode_special` is for text that is meant to hold some.
+
+A tokenizer that was made elsewhere has a `tokenizer_config.json` beside it, as on the Hugging Face hub. Its key
+`clearhead` has the `Roles` of the special tokens; the other keys (`chat_template`, …) are kept as they are.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ import lzma
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tokenizers import Tokenizer as Library
 from tokenizers import models
@@ -44,6 +48,32 @@ END_OF_TEXT = "<|endoftext|>"  # GPT-2's only special token
 LINE = 1 << 20  # maximum characters of a line read at once, so that a file without line ends is not held whole
 
 
+CONFIG = "tokenizer_config.json"  # beside the tokenizer.json of a tokenizer that was made elsewhere
+FOREIGN_KINDS: dict[str, TokenizerKind] = {
+    "BPE": "bpe",
+    "WordLevel": "word",
+    "WordPiece": "wordpiece",
+    "Unigram": "unigram",
+}
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a byte of a character that a SentencePiece vocabulary lacks
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the special tokens of a tokenizer that was made elsewhere are for, as ids."""
+
+    pad: int
+    unknown: int
+    start: int
+    stop: int
+    mask: int
+    cls: int
+    size: int  # tokens that the model has, which may be more than the tokenizer names
+    prefix: tuple[int, ...] = ()  # what its model expects before every text
+    suffix: tuple[int, ...] = ()  # and after it
+    forced: tuple[int, ...] = ()  # what every text that it writes begins with, after the start token
+
+
 class Tokenizer:
     """A trained vocabulary and its scheme."""
 
@@ -53,8 +83,16 @@ class Tokenizer:
     stop: int  # the last output of a decoder
     mask: int  # replaces a token that is to be predicted
     cls: int  # its vector represents the whole sequence
+    prefix: tuple[int, ...] = ()  # of every text, for a model that was trained elsewhere
+    suffix: tuple[int, ...] = ()
+    forced: tuple[int, ...] = ()  # tokens that every generated text begins with
+    _size = 0  # tokens of the model, if these are not the tokenizer's own
 
-    def __init__(self, library: Library, origin: str = "tokenizer"):
+    def __init__(self, library: Library, origin: str = "tokenizer", config: dict[str, Any] | None = None):
+        self.config = config or {}  # of a tokenizer that was made elsewhere
+        if "clearhead" in self.config:
+            self._use_foreign(library, Roles(**self.config["clearhead"]))
+            return
         vocabulary = library.get_vocab(with_added_tokens=True)
         ids: list[int] = []
         if all(vocabulary.get(token) == index for index, token in enumerate(SPECIALS)):
@@ -68,7 +106,27 @@ class Tokenizer:
         self._library = library
         self._library.encode_special_tokens = True  # text that spells a special token stays text
         self.pad, self.unknown, self.start, self.stop, self.mask, self.cls = ids
+        self._special = {self.pad, self.start, self.stop, self.mask, self.cls}
         self.kind: TokenizerKind = kind
+
+    def _use_foreign(self, library: Library, roles: Roles) -> None:
+        parts = json.loads(library.to_str())
+        library.no_padding()
+        library.no_truncation()
+        library.encode_special_tokens = True
+        self._library, self._size = library, roles.size
+        self.pad, self.unknown, self.start = roles.pad, roles.unknown, roles.start
+        self.stop, self.mask, self.cls = roles.stop, roles.mask, roles.cls
+        self.prefix, self.suffix, self.forced = tuple(roles.prefix), tuple(roles.suffix), tuple(roles.forced)
+        self._special = {each["id"] for each in parts["added_tokens"] if each["special"]}
+        kind = FOREIGN_KINDS[parts["model"]["type"]]
+        self.kind = "bytes" if kind == "bpe" and '"ByteLevel"' in json.dumps(parts["decoder"]) else kind
+
+    @classmethod
+    def foreign(cls, text: str, roles: Roles, config: dict[str, Any], origin: str = "tokenizer") -> Tokenizer:
+        """A tokenizer that was made elsewhere, from the text of its tokenizer.json and its tokenizer_config.json."""
+        values = {name: list(each) if isinstance(each, tuple) else each for name, each in asdict(roles).items()}
+        return cls._from_json(text, origin, {**config, "clearhead": values})
 
     @classmethod
     def train(
@@ -120,36 +178,50 @@ class Tokenizer:
             raise TextError(f"cannot read the tokenizer {path}: {problem.strerror or problem}") from None
         except UnicodeDecodeError:
             raise TextError(f"{path} is not a tokenizer.json: it is not a text file") from None
-        return cls._from_json(text, str(path))
+        return cls._from_json(text, str(path), _read_config(Path(path).with_name(CONFIG)))
 
     @classmethod
-    def _from_json(cls, text: str, origin: str = "tokenizer") -> Tokenizer:
+    def _from_json(cls, text: str, origin: str = "tokenizer", config: dict[str, Any] | None = None) -> Tokenizer:
         try:
             library = Library.from_str(text)
         except Exception as problem:  # the library raises plain exceptions
             raise TextError(f"{origin} is not a tokenizer.json: {problem}") from None
-        return cls(library, origin)
+        return cls(library, origin, config)
 
     def save(self, path: str | Path) -> None:
-        """Write `tokenizer.json` atomically."""
+        """Write `tokenizer.json` atomically, and `tokenizer_config.json` beside it if it has one."""
         path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(self._library.to_str(pretty=True))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except OSError as problem:
-            temporary.unlink(missing_ok=True)
-            raise TextError(f"cannot write the tokenizer {path}: {problem.strerror or problem}") from None
+        if self.config:
+            _write(path.with_name(CONFIG), json.dumps(self.config, ensure_ascii=False, indent=2) + "\n")
+        _write(path, self._library.to_str(pretty=True))
 
-    def __reduce__(self) -> tuple[Callable[[str], Tokenizer], tuple[str]]:
-        return Tokenizer._from_json, (self._library.to_str(),)
+    def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[Any, ...]]:
+        return Tokenizer._from_json, (self._library.to_str(), "tokenizer", self.config)
 
     def encode(self, text: str) -> list[int]:
         """The token ids of a text, without special tokens."""
         return self.encode_batch([text])[0]
+
+    def framed(self, ids: Sequence[int], longest: int, first: tuple[int, ...] = ()) -> list[int]:
+        """The start of a text between what its model expects around it: `first` where the tokenizer is our own."""
+        before = self.prefix or first
+        room = max(0, longest - len(before) - len(self.suffix))
+        return [*before, *ids[:room], *self.suffix]
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The pieces of each word of a sentence; a foreign byte-level tokenizer sees the space before it."""
+        spaced = self.config and self.kind == "bytes"
+        return self.encode_batch([f" {word}" for word in words] if spaced else list(words))
+
+    def encode_special(self, text: str) -> list[int]:
+        """The token ids of a text in which a special token may be spelled out: a chat, or a text with a mask."""
+        return self._with_special.encode(text, add_special_tokens=False).ids
+
+    @cached_property
+    def _with_special(self) -> Library:
+        library = Library.from_str(self._library.to_str())
+        library.encode_special_tokens = False
+        return library
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of many texts, on all cores."""
@@ -165,7 +237,7 @@ class Tokenizer:
 
     def decode_batch(self, rows: Iterable[Iterable[int]], keep_special: bool = False) -> list[str]:
         """The texts of many rows of token ids, on all cores."""
-        silent = set[int]() if keep_special else {self.pad, self.start, self.stop, self.mask, self.cls}
+        silent = set[int]() if keep_special else self._special
         shown = [[int(index) for index in row if int(index) not in silent] for row in rows]
         return self._library.decode_batch(shown, skip_special_tokens=False)
 
@@ -176,8 +248,10 @@ class Tokenizer:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The tokens of ids as strings for display; a byte that is not a character is shown as �."""
         pieces = [self.token(int(index)) for index in ids]
-        if self.kind != "bytes":
+        if not self.config and self.kind != "bytes":
             return pieces
+        if self.kind != "bytes":
+            return [_BYTE.sub(lambda byte: bytes.fromhex(byte[1]).decode(errors="replace"), each) for each in pieces]
         return [self._library.decoder.decode([piece]) for piece in pieces]
 
     def word_ids(self) -> list[int]:
@@ -193,15 +267,44 @@ class Tokenizer:
     def token(self, id: int) -> str:
         """The token with this id, exactly as in the vocabulary."""
         token = self._library.id_to_token(id) if 0 <= id < len(self) else None
+        if token is None and self.config and 0 <= id < len(self):
+            return f"<{id}>"  # a row of the embedding that no text uses
         if token is None:
             raise TextError(f"there is no token {id}: this vocabulary has {len(self)}, counted from 0")
         return token
 
     def __len__(self) -> int:
-        return self._library.get_vocab_size()
+        return self._size or self._library.get_vocab_size()
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {len(self)} tokens)"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a text file atomically."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as problem:
+        temporary.unlink(missing_ok=True)
+        raise TextError(f"cannot write the tokenizer {path}: {problem.strerror or problem}") from None
+
+
+def _read_config(path: Path) -> dict[str, Any] | None:
+    """The tokenizer_config.json of a tokenizer that was made elsewhere; None where there is none."""
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        Roles(**values["clearhead"])
+    except (OSError, ValueError, TypeError, KeyError) as problem:
+        raise TextError(f"{path} is damaged ({problem}); import the model again") from None
+    config: dict[str, Any] = values
+    return config
 
 
 def read_lines(path: Path) -> Iterator[str]:

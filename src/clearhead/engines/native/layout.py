@@ -25,6 +25,8 @@ from clearhead.nn import (
     Encoder,
     FeedForwardLayer,
     MultiHeadAttention,
+    NoNorm,
+    ParallelBlock,
     RelativePositions,
     Residual,
 )
@@ -250,7 +252,15 @@ def unsupported_parts(network: object) -> list[str]:
     """What keeps native code from stepping through a network: parts of its decoder without a native form."""
     if not isinstance(network, TransformerDecoder):
         return ["it is not a Transformer that generates tokens"]
-    return list(unsupported_in_stack(network.decoder_stack))
+    return [*_unsupported_ends(network), *unsupported_in_stack(network.decoder_stack)]
+
+
+def _unsupported_ends(network: TransformerDecoder) -> Iterator[str]:
+    """What native code does not compute before the first block and after the last."""
+    if not network.decoder_input.is_sum:
+        yield "token vectors that are more than token and position"
+    if not network.output.is_linear:
+        yield "an output that is more than a matrix"
 
 
 def unsupported_in_stack(stack: nn.Module) -> Iterator[str]:
@@ -258,6 +268,12 @@ def unsupported_in_stack(stack: nn.Module) -> Iterator[str]:
     for part in stack.modules():
         if isinstance(part, MultiHeadAttention) and not isinstance(part.kernel, Fused):
             yield "a custom attention score or normalisation"
+        if isinstance(part, MultiHeadAttention) and not isinstance(part.query_norm, NoNorm):
+            yield "normalised queries and keys"
+        if isinstance(part, MultiHeadAttention) and part.window is not None:
+            yield "blocks with a window of their own"
+        if isinstance(part, ParallelBlock):
+            yield "attention and feed-forward side by side"
         if isinstance(part, RelativePositions) and part.native_form(1) is None:
             yield f"the positions {part.scheme}"
         if isinstance(part, Residual):

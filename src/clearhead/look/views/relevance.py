@@ -80,7 +80,8 @@ class AttributionView(LookView):
         look = self.look
         if look.image is None or look.grid is None or self._kind == "decoder.self":
             return None
-        return self.values[self._kind][int(look.class_token) :].clamp(min=0).view(look.grid)
+        patches = look.grid[0] * look.grid[1]  # the last tokens
+        return self.values[self._kind][-patches:].clamp(min=0).view(look.grid)
 
     def _tokens(self) -> tuple[list[str], Tensor]:
         tokens = self.look.attention[self._kind].columns

@@ -76,9 +76,9 @@ def patch_shares(shares: Tensor, grid: tuple[int, int], class_token: bool = True
     The row of the class token stands for the image, or the mean of all rows if there is none; the map sums to 1.
     """
     rows, columns = grid
-    if shares.size(-1) != rows * columns + class_token:
+    if shares.size(-1) < rows * columns + class_token:
         raise ShapeError(f"a grid of {rows} × {columns} patches does not fit {shares.size(-1)} tokens")
-    seen = shares[..., 0, 1:] if class_token else shares.mean(-2)
+    seen = shares[..., 0, -rows * columns :] if class_token else shares.mean(-2)
     seen = seen / seen.sum(-1, keepdim=True).clamp(min=torch.finfo(seen.dtype).tiny)
     return seen.reshape(*seen.shape[:-1], rows, columns)
 

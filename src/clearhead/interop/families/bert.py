@@ -1,0 +1,175 @@
+"""BERT: learned positions, segments and a norm at the input, LayerNorm after, GELU; read both ways.
+
+Its heads become tasks: masked_lm, classify, tag, and embed for a model without a head. RoBERTa, ELECTRA, ALBERT and
+DistilBERT are variations of it: their files change settings and names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from clearhead.interop.checkpoint import Checkpoint
+from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.table import Into, Table, within
+
+ATTENTION = {
+    "attention.self.query": "self_attention.query",
+    "attention.self.key": "self_attention.key",
+    "attention.self.value": "self_attention.value",
+    "attention.output.dense": "self_attention.output",
+}
+BLOCK = {
+    **ATTENTION,
+    "attention.output.LayerNorm": "residual1.norm",
+    "intermediate.dense": "feed_forward.inner",
+    "output.dense": "feed_forward.outer",
+    "output.LayerNorm": "residual2.norm",
+}
+EMBEDDINGS: dict[str, str | Into] = {
+    "embeddings.word_embeddings": "tokens.tokens.table",
+    "embeddings.position_embeddings": "tokens.positions.table",
+    "embeddings.token_type_embeddings": "tokens.segments.table",
+    "embeddings.LayerNorm": "tokens.norm",
+}
+UNUSED_POOLER = {"pooler.*": "sentence vectors are pooled in another way"}
+
+
+@FAMILIES.register("bert")
+class Bert(Family):
+    """Encoders with the parts of BERT, with any of their heads."""
+
+    prefix = "bert"
+    buffers = {
+        "*embeddings.position_ids": "positions are counted",
+        "*embeddings.token_type_ids": "segments are counted",
+    }
+    blocks: ClassVar[str] = "encoder.layer"
+    heads: ClassVar[tuple[str, ...]] = (
+        *("Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"),
+    )
+
+    def plan(self, checkpoint: Checkpoint) -> Plan:
+        settings = Settings(checkpoint)
+        settings.require("is_decoder", False)
+        settings.require("position_embedding_type", "absolute")
+        embedding = settings.get("sentence_embedding")
+        head = "Model" if embedding else settings.head
+        if head not in self.heads:
+            raise settings.wrong_head(*self.heads)
+        plans = {
+            "Model": self.embedder,
+            "ForMaskedLM": self.masked_lm,
+            "ForPreTraining": self.masked_lm,
+            "ForSequenceClassification": self.classifier,
+            "ForTokenClassification": self.tagger,
+        }
+        return plans[head](settings)
+
+    # --- heads ---
+
+    def embedder(self, settings: Settings) -> Plan:
+        """One vector for a text, by the pooling that sentence-transformers says, or the mean."""
+        how = settings.get("sentence_embedding") or {}
+        model = {"pool": how.get("pooling", "mean"), "unit_length": how.get("normalise", False)}
+        longest = min(how.get("max_length") or self.longest(settings), self.longest(settings))
+        return self._plan(settings, "embed", "encoder.", {}, model, UNUSED_POOLER, longest=longest)
+
+    def masked_lm(self, settings: Settings) -> Plan:
+        """The dense layer and norm before the output, and its bias."""
+        table = {
+            "cls.predictions.transform.dense": "output.transform.linear",
+            "cls.predictions.transform.LayerNorm": "output.transform.norm",
+            "cls.predictions.bias": "output.linear.bias",
+        }
+        skipped = {
+            "cls.predictions.decoder.*": "the output is the embedding",
+            "cls.seq_relationship.*": "whether two sentences follow each other is not predicted",
+            **UNUSED_POOLER,
+        }
+        return self._masked(settings, table, skipped)
+
+    def _masked(self, settings: Settings, table: Table, skipped: dict[str, str], activation: str = "") -> Plan:
+        settings.require("tie_word_embeddings", True)
+        activation = activation or settings.activation("hidden_act", "gelu")
+        model = {"output_transform": activation, "output_bias": True, "tied": True}
+        longest = {"length": self.longest(settings)}
+        return self._plan(settings, "masked_lm", "", table, {**model, **longest}, skipped)
+
+    def classifier(self, settings: Settings) -> Plan:
+        """BERT's pooler, then a linear map of the class token."""
+        table = {"pooler.dense": "output.transform.linear", "classifier": "output.linear"}
+        model = {"pool": "class", "pool_transform": "tanh"}
+        return self._plan(settings, "classify", "encoder.", table, model, labels=self.labels(settings))
+
+    def tagger(self, settings: Settings) -> Plan:
+        """A linear map of every token; a word has the tag of its first piece."""
+        model = {"labelled_piece": "first"}
+        table = {"classifier": "output.linear"}
+        return self._plan(settings, "tag", "encoder.", table, model, UNUSED_POOLER, labels=self.labels(settings))
+
+    def labels(self, settings: Settings) -> tuple[str, ...]:
+        settings.require("problem_type", None, "single_label_classification")
+        return settings.labels
+
+    # --- the body ---
+
+    def _plan(
+        self,
+        settings: Settings,
+        task: str,
+        encoder: str,
+        head: Table,
+        model: dict[str, Any],
+        skipped: dict[str, str] | None = None,
+        labels: tuple[str, ...] = (),
+        longest: int | None = None,
+    ) -> Plan:
+        body = within("", encoder, {**self.table(settings), **self.embeddings(settings)})
+        return Plan(
+            task=task,
+            model={**self.model(settings), **model},
+            table={**body, **head},
+            blocks={"encoder": (self.blocks,)},
+            data={"max_length": longest or self.longest(settings)},
+            labels=labels,
+            sizes={"classes": len(labels)},
+            skipped=skipped or {},
+            vocabulary=f"{encoder}tokens.tokens.table.weight",
+        )
+
+    def longest(self, settings: Settings) -> int:
+        """Tokens of the longest text."""
+        return settings.size("max_position_embeddings")
+
+    def table(self, settings: Settings) -> dict[str, str | Into]:
+        """Where the tensors of the blocks go."""
+        return within("encoder.layer.*.", "stack.blocks.*.", BLOCK)
+
+    def embeddings(self, settings: Settings) -> dict[str, str | Into]:
+        """Where the tensors of the input go."""
+        return EMBEDDINGS
+
+    def model(self, settings: Settings) -> dict[str, Any]:
+        """The `model` section."""
+        return {
+            "dim": settings.size("hidden_size"),
+            "heads": settings.size("num_attention_heads"),
+            "layers": settings.size("num_hidden_layers"),
+            "inner": settings.size("intermediate_size"),
+            "norm": "layer",
+            "norm_eps": settings.get("layer_norm_eps", 1e-12),
+            "placement": "after",
+            "feed_forward": settings.activation("hidden_act", "gelu"),
+            "positions": "learned",
+            "max_length": self.longest(settings),
+            "dropout": settings.get("hidden_dropout_prob", 0.1),
+            "embedding_scale": 1.0,
+            "embedding_norm": True,
+            "segments": settings.size("type_vocab_size"),
+            "separator": self.separator(settings),
+        }
+
+    def separator(self, settings: Settings) -> int | None:
+        """The token that ends a segment."""
+        files = settings.checkpoint.tokenizer
+        return None if files is None else files.token_id("sep_token")

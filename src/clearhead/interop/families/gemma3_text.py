@@ -1,0 +1,71 @@
+"""Gemma 3: norms on both sides of every part, normalised queries and keys, and a window in five of six blocks.
+
+Blocks with a window have a rotary base of their own. Gains are stored as their distance from 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clearhead.interop.families.llama import ATTENTION, GATED_FEED_FORWARD, Llama
+from clearhead.interop.family import FAMILIES, GATED, Settings
+from clearhead.interop.rope import rotary_settings
+from clearhead.interop.table import PLUS_ONE, Into, into, within
+
+PATTERN = 6  # every sixth block sees everything
+NORMS = {
+    "self_attn.q_norm": "self_attention.query_norm",
+    "self_attn.k_norm": "self_attention.key_norm",
+    "input_layernorm": "residual1.norm",
+    "post_attention_layernorm": "residual1.outer_norm",
+    "pre_feedforward_layernorm": "residual2.norm",
+    "post_feedforward_layernorm": "residual2.outer_norm",
+}
+
+
+@FAMILIES.register("gemma3_text")
+class Gemma3(Llama):
+    """Decoder-only models with the parts of Gemma 3."""
+
+    def model(self, settings: Settings) -> dict[str, Any]:
+        settings.require("use_bidirectional_attention", False)
+        head_dim, window = settings.get("head_dim", 256), settings.get("sliding_window", 4096)
+        base = settings.get("rope_theta", 1_000_000.0)
+        local = rotary_settings(settings, head_dim, "sliding_attention", settings.get("rope_local_base_freq", 10_000.0))
+        windows = tuple(window if kind == "sliding_attention" else None for kind in _kinds(settings))
+        return {
+            **super().model(settings),
+            "key_dim": head_dim,
+            "value_dim": head_dim,
+            "placement": "around",
+            "head_norm": "rms",
+            "feed_forward": GATED[settings.activation("hidden_activation", "gelu_pytorch_tanh")],
+            "embedding_scale": settings.size("hidden_size") ** 0.5,
+            "attention_scale": settings.get("query_pre_attn_scalar", 256) ** -0.5,
+            "score_cap": settings.get("attn_logit_softcapping"),
+            "output_cap": settings.get("final_logit_softcapping"),
+            **rotary_settings(settings, head_dim, "full_attention", base),
+            "layer_windows": windows,
+            "local_base": local["position_base"],
+        }
+
+    def tied(self, settings: Settings) -> bool:
+        return bool(settings.get("tie_word_embeddings", True)) or super().tied(settings)
+
+    def block(self, settings: Settings) -> dict[str, str | Into]:
+        return {
+            **within("self_attn.", "self_attention.", ATTENTION),
+            **within("mlp.", "feed_forward.", GATED_FEED_FORWARD),
+            **{theirs: into(ours, change=PLUS_ONE) for theirs, ours in NORMS.items()},
+        }
+
+    def table(self, settings: Settings) -> dict[str, str | Into]:
+        return {**super().table(settings), "norm": into("stack.norm", change=PLUS_ONE)}
+
+
+def _kinds(settings: Settings) -> list[str]:
+    """Whether each block has a window."""
+    layers, pattern = settings.size("num_hidden_layers"), settings.get("sliding_window_pattern", PATTERN)
+    usual = ["full_attention" if (layer + 1) % pattern == 0 else "sliding_attention" for layer in range(layers)]
+    kinds: list[str] = settings.get("layer_types", usual)
+    return kinds

@@ -1,0 +1,62 @@
+"""GPT-2: learned positions, LayerNorm before, GELU by tanh; matrices are stored (in, out), and q, k, v as one."""
+
+from __future__ import annotations
+
+from clearhead.interop.checkpoint import Checkpoint
+from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.table import TURNED, Into, into, within
+
+QKV = ("self_attention.query", "self_attention.key", "self_attention.value")
+BLOCK: dict[str, str | Into] = {
+    "attn.c_attn": into(*QKV, change=TURNED),
+    "attn.c_proj": into("self_attention.output", change=TURNED),
+    "mlp.c_fc": into("feed_forward.inner", change=TURNED),
+    "mlp.c_proj": into("feed_forward.outer", change=TURNED),
+    "ln_1": "residual1.norm",
+    "ln_2": "residual2.norm",
+}
+ENDS = {"wte": "tokens.tokens.table", "wpe": "tokens.positions.table", "ln_f": "stack.norm"}
+
+
+@FAMILIES.register("gpt2")
+class Gpt2(Family):
+    """Decoder-only models with the parts of GPT-2."""
+
+    prefix = "transformer"
+    buffers = {"h.*.attn.bias": "the causal mask is computed", "h.*.attn.masked_bias": "the causal mask is computed"}
+
+    def plan(self, checkpoint: Checkpoint) -> Plan:
+        settings = Settings(checkpoint)
+        if settings.head not in ("LMHeadModel", "Model"):
+            raise settings.wrong_head("LMHeadModel")
+        settings.require("scale_attn_weights", True)
+        settings.require("scale_attn_by_inverse_layer_idx", False)
+        settings.require("add_cross_attention", False)
+        tied = bool(settings.get("tie_word_embeddings", True)) or "lm_head.weight" not in checkpoint.tensors
+        longest = settings.size("n_positions")
+        model = {
+            "dim": settings.size("n_embd"),
+            "heads": settings.size("n_head"),
+            "layers": settings.size("n_layer"),
+            "inner": settings.get("n_inner"),
+            "norm": "layer",
+            "norm_eps": settings.get("layer_norm_epsilon", 1e-5),
+            "placement": "before",
+            "feed_forward": settings.activation("activation_function", "gelu_new"),
+            "positions": "learned",
+            "max_length": longest,
+            "length": longest,
+            "dropout": settings.get("resid_pdrop", 0.1),
+            "embedding_scale": 1.0,
+            "tied": tied,
+        }
+        output = {} if tied else {"lm_head": "output.linear"}
+        return Plan(
+            task="lm",
+            model=model,
+            table={**within("h.*.", "stack.blocks.*.", BLOCK), **ENDS, **output},
+            blocks={"decoder": ("h",)},
+            data={"max_length": longest},
+            skipped={"lm_head.weight": "the output is the embedding"} if tied else {},
+            vocabulary="tokens.tokens.table.weight",
+        )

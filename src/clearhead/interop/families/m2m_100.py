@@ -1,0 +1,23 @@
+"""M2M100 and NLLB: LayerNorm before, ReLU, and the sines of fairseq; the first token of a translation is a language."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clearhead.interop.families.marian import Marian
+from clearhead.interop.family import FAMILIES, Settings
+from clearhead.interop.table import Into
+
+
+@FAMILIES.register("m2m_100")
+class M2m100(Marian):
+    """Encoder-decoder models with the parts of M2M100."""
+
+    def model(self, settings: Settings) -> dict[str, Any]:
+        settings.require("pad_token_id", 1)  # positions are counted from it
+        own = {"placement": "before", "positions": "sinusoidal_fairseq", "output_bias": False}
+        return {**super().model(settings), **own}
+
+    def table(self, settings: Settings) -> dict[str, str | Into]:
+        found = {name: place for name, place in super().table(settings).items() if name != "final_logits_bias"}
+        return {**found, "encoder.layer_norm": "encoder.norm", "decoder.layer_norm": "decoder.norm"}

@@ -1,0 +1,138 @@
+"""The Vision Transformer: patches by a convolution, a class token, LayerNorm before, GELU.
+
+Our images are between -1 and 1. A model that was trained with another mean and deviation of the pixels gets the
+difference built into the matrix of its patches, so that it reads the same images.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from clearhead.interop.checkpoint import Checkpoint
+from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.table import Change, Into, into, within
+
+OLD = {  # names before version 5 of transformers, which published files have
+    "attention.attention.query": "self_attention.query",
+    "attention.attention.key": "self_attention.key",
+    "attention.attention.value": "self_attention.value",
+    "attention.output.dense": "self_attention.output",
+    "intermediate.dense": "feed_forward.inner",
+    "output.dense": "feed_forward.outer",
+}
+NEW = {
+    "attention.q_proj": "self_attention.query",
+    "attention.k_proj": "self_attention.key",
+    "attention.v_proj": "self_attention.value",
+    "attention.o_proj": "self_attention.output",
+    "mlp.fc1": "feed_forward.inner",
+    "mlp.fc2": "feed_forward.outer",
+}
+NORMS = {"layernorm_before": "residual1.norm", "layernorm_after": "residual2.norm"}
+FIRST_AXES = Change(lambda x: x.flatten(0, 1), lambda x: x.unsqueeze(0))  # (1, N, D) -> (N, D)
+ONE_VECTOR = Change(lambda x: x.flatten(), lambda x: x.view(1, 1, -1))  # (1, 1, D) -> (D,)
+
+
+@FAMILIES.register("vit")
+class Vit(Family):
+    """Classifiers of images with the parts of ViT."""
+
+    prefix = "vit"
+    buffers = {"embeddings.mask_token": "nothing is masked", "pooler.*": "the class token is read without it"}
+    extra_tokens: ClassVar[int] = 0  # between the class token and the patches
+    usual_mean: ClassVar[tuple[float, ...]] = (0.5, 0.5, 0.5)
+    usual_deviation: ClassVar[tuple[float, ...]] = (0.5, 0.5, 0.5)
+
+    def plan(self, checkpoint: Checkpoint) -> Plan:
+        settings = Settings(checkpoint)
+        if settings.head != "ForImageClassification":
+            raise settings.wrong_head("ForImageClassification")
+        size, patch = settings.size("image_size"), settings.size("patch_size")
+        channels = settings.get("num_channels", 3)
+        model = {
+            "dim": settings.size("hidden_size"),
+            "heads": settings.size("num_attention_heads"),
+            "layers": settings.size("num_hidden_layers"),
+            "inner": settings.size("intermediate_size"),
+            "norm": "layer",
+            "norm_eps": settings.get("layer_norm_eps", 1e-12),
+            "placement": "before",
+            "feed_forward": settings.activation("hidden_act", "gelu"),
+            "attention_bias": "all" if settings.get("qkv_bias", True) else "output",
+            "positions": "learned",
+            "dropout": settings.get("hidden_dropout_prob", 0.0),
+            "patch": patch,
+            "pool": "class",
+            "extra_tokens": self.extra_tokens,
+        }
+        return Plan(
+            task="vision",
+            model=model,
+            table=self.table(settings),
+            blocks={"encoder": ("layers", "encoder.layer")},
+            labels=settings.labels,
+            sizes={"classes": len(settings.labels), "channels": channels, "height": size, "width": size},
+            data={"image_size": size},
+        )
+
+    def table(self, settings: Settings) -> dict[str, str | Into]:
+        """Where each tensor goes; a file has the old names or the new ones."""
+        mean, deviation = self.pixels(settings)
+        shift = [(0.5 - m) / d for m, d in zip(mean, deviation, strict=True)]
+        matrix = patch_matrix(settings.size("patch_size"), [1 / (2 * d) for d in deviation])
+        weight = _stored(settings, "embeddings.patch_embeddings.projection.weight", self.prefix)
+        return {
+            **within("encoder.layer.*.", "encoder.stack.blocks.*.", {**OLD, **NORMS}),
+            **within("layers.*.", "encoder.stack.blocks.*.", {**NEW, **NORMS}),
+            "embeddings.patch_embeddings.projection.weight": into("encoder.patches.linear.weight", change=matrix),
+            "embeddings.patch_embeddings.projection.bias": into(
+                "encoder.patches.linear.bias", change=shifted(weight, shift)
+            ),
+            "embeddings.cls_token": into("encoder.class_token.vector", change=ONE_VECTOR),
+            "embeddings.position_embeddings": into("encoder.positions.table.weight", change=FIRST_AXES),
+            "layernorm": "encoder.stack.norm",
+            "classifier": "output.linear",
+        }
+
+    def pixels(self, settings: Settings) -> tuple[list[float], list[float]]:
+        """Mean and deviation of the pixels from 0 to 1 that the model was trained with, of each channel."""
+        given: dict[str, Any] = settings.get("preprocessor_config", {})
+        channels = settings.get("num_channels", 3)
+        if given.get("do_normalize") is False:
+            return [0.0] * channels, [1.0] * channels
+        mean, deviation = given.get("image_mean", self.usual_mean), given.get("image_std", self.usual_deviation)
+        return [float(x) for x in mean][:channels], [float(x) for x in deviation][:channels]
+
+    def reference_inputs(self, checkpoint: Checkpoint, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        mean, deviation = (torch.tensor(each).view(-1, 1, 1) for each in self.pixels(Settings(checkpoint)))
+        return {"pixel_values": ((inputs[0] + 1) / 2 - mean) / deviation}
+
+
+def patch_matrix(patch: int, factors: list[float]) -> Change:
+    """A convolution (D, C, P, P) -> the matrix of our patches (D, P × P × C), each channel multiplied by a factor."""
+    if all(factor == 1.0 for factor in factors):
+        return Change(
+            lambda x: x.permute(0, 2, 3, 1).flatten(1),
+            lambda x: x.view(len(x), patch, patch, -1).permute(0, 3, 1, 2),
+        )
+    scale = torch.tensor(factors)  # (C,)
+    return Change(
+        lambda x: (x.float().permute(0, 2, 3, 1) * scale).flatten(1),
+        lambda x: (x.view(len(x), patch, patch, -1) / scale).permute(0, 3, 1, 2),
+    )
+
+
+def shifted(weight: Tensor | None, shift: list[float]) -> Change:
+    """A bias to which a constant image is added: what the pixels of our images are short of, in each channel."""
+    if weight is None or not any(shift):
+        return Change(lambda x: x, lambda x: x)
+    added = torch.einsum("dcij,c->d", weight.float(), torch.tensor(shift))
+    return Change(lambda x: x.float() + added, lambda x: x.float() - added)
+
+
+def _stored(settings: Settings, name: str, prefix: str) -> Tensor | None:
+    tensors = settings.checkpoint.tensors
+    return next((tensors[each] for each in (name, f"{prefix}.{name}") if each in tensors), None)

@@ -1,0 +1,163 @@
+"""A family of foreign models: how its config.json and its tensors become a model of ours.
+
+A family is one file in `families/`, named by its `model_type`:
+
+    @FAMILIES.register("mine")
+    class Mine(Family):
+        def plan(self, checkpoint): ...       # Checkpoint -> Plan
+
+`plan` says what the model does (a task), how it is built (the `model` section of its configuration) and where each
+tensor goes (a table of names). Everything else is done by `importing.py`, for all families alike.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from clearhead.errors import RunError
+from clearhead.interop.checkpoint import Checkpoint
+from clearhead.interop.table import Table
+from clearhead.registry import Registry
+
+# Activations by Hugging Face's names -> ours.
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+GATED = {"silu": "swiglu", "gelu": "geglu", "gelu_tanh": "geglu_tanh", "relu": "reglu"}  # ours -> the gated network
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a checkpoint becomes."""
+
+    task: str
+    model: dict[str, Any]  # the `model` section of its configuration
+    table: Table  # their names, without the prefix of the body -> ours
+    blocks: dict[str, tuple[str, ...]]  # stack -> where a reference may have its blocks, without the body's prefix
+    data: dict[str, Any] = field(default_factory=dict)  # the `data` section
+    labels: tuple[str, ...] = ()
+    sizes: dict[str, int] = field(default_factory=dict)  # classes, channels, height, width
+    skipped: dict[str, str] = field(default_factory=dict)  # patterns of tensors that are not needed -> why
+    roles: dict[str, int | None] = field(default_factory=dict)  # special tokens that config.json decides
+    vocabulary: str = ""  # our name of the table whose rows are the tokens; empty: it reads no text
+
+
+class Family(ABC):
+    """One family of foreign models."""
+
+    prefix: ClassVar[str] = ""  # of the body's tensors in a model that has a head: "bert", "model"
+    buffers: ClassVar[Mapping[str, str]] = {}  # patterns of tensors that are computed, not learned -> why skipped
+
+    @abstractmethod
+    def plan(self, checkpoint: Checkpoint) -> Plan:
+        """What becomes of a checkpoint; a RunError names what cannot be imported."""
+
+    def reference_inputs(self, checkpoint: Checkpoint, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        """What `transformers` calls the inputs of our network."""
+        return dict(zip(("input_ids", "decoder_input_ids"), inputs, strict=False))
+
+
+FAMILIES: Registry[type[Family]] = Registry("family", package="clearhead.interop.families")
+
+
+def family_of(checkpoint: Checkpoint, name: str | None = None) -> Family:
+    """The family that a checkpoint says it is of, or the one called `name`."""
+    model_type = name or checkpoint.config.get("model_type")
+    if not model_type:
+        raise RunError(f"{checkpoint.source}: config.json has no model_type; say --as FAMILY ({_known()})")
+    known = str(model_type).replace("-", "_")
+    if known not in FAMILIES:
+        raise RunError(
+            f"{checkpoint.source} is a {model_type} model, which Clearhead cannot import; it knows {_known()}"
+        )
+    return FAMILIES[known]()
+
+
+def _known() -> str:
+    return ", ".join(sorted(FAMILIES.names()))
+
+
+# --- reading config.json ---
+
+
+class Settings:
+    """The values of a config.json; one that is missing or of another kind is a sentence that names it."""
+
+    def __init__(self, checkpoint: Checkpoint):
+        self.checkpoint, self.values = checkpoint, checkpoint.config
+
+    def __call__(self, *names: str) -> Any:
+        """The first of these that is there and not null."""
+        for name in names:
+            if self.values.get(name) is not None:
+                return self.values[name]
+        raise RunError(f"{self.checkpoint.source}: config.json has no {names[0]}")
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value, or what it is where config.json does not have it."""
+        found = self.values.get(name)
+        return default if found is None else found
+
+    def size(self, *names: str) -> int:
+        """A positive number."""
+        value = self(*names)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 24:
+            raise self.refuse(names[0])
+        return value
+
+    def activation(self, name: str, default: str | None = None) -> str:
+        """The name of an activation, by our names; one that we do not have is never replaced by another."""
+        value = self.get(name, default) if default else self(name)
+        if value not in ACTIVATIONS:
+            raise self.refuse(name)
+        return ACTIVATIONS[value]
+
+    def require(self, name: str, *allowed: Any) -> None:
+        """Refuse a value that the family cannot express; a missing one is the first."""
+        if self.get(name, allowed[0]) not in allowed:
+            raise self.refuse(name)
+
+    def refuse(self, name: str) -> RunError:
+        """The error about a value that cannot be imported."""
+        return RunError(
+            f"{self.checkpoint.source}: config.json has {name}={self.values.get(name)!r}, which Clearhead cannot import"
+        )
+
+    @property
+    def head(self) -> str:
+        """The class without the family: Model, ForMaskedLM, LMHeadModel, …; Model where config.json does not say."""
+        names = self.get("architectures", [])
+        found = re.search(r"(For[A-Z]\w*|LMHeadModel|MTModel|Model)$", names[0]) if names else None
+        return found[0] if found else "Model"
+
+    def wrong_head(self, *known: str) -> RunError:
+        """The error about a head that cannot be imported."""
+        name = (self.get("architectures") or ["?"])[0]
+        return RunError(
+            f"{self.checkpoint.source} is a {name}, which Clearhead cannot import; "
+            f"of this family it imports …{', …'.join(known)}"
+        )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes, in order."""
+        named = self.get("id2label")
+        if named:
+            return tuple(str(named[key]) for key in sorted(named, key=int))
+        return tuple(f"LABEL_{number}" for number in range(self.get("num_labels", 2)))

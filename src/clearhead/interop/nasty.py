@@ -1,0 +1,26 @@
+"""Texts on which tokenizers differ: white space, rare letters, marks, digits, special tokens spelled out."""
+
+NASTY_TEXTS = (
+    "Hello, world!",
+    "  two  spaces\tand a tab \n\n and lines\r\n",
+    "",
+    " ",
+    "don't DON'T I'll we've o'clock",
+    "1234567890 3.14159 1,000,000 10^-5 0x1F",
+    "naïve café Ångström ﬁne ½ ①",
+    "e\u0301 vs é, n\u0303 vs ñ",
+    "Добрый день, как дела?",
+    "今天天气很好。東京タワー",
+    "שלום עולם مرحبا بالعالم",
+    "हिन्दी ภาษาไทย",
+    "👩‍👩‍👧‍👦 🇪🇸 🤦🏽 ☃️",
+    "zero\u200bwidth non\u00a0breaking soft\u00adhyphen",
+    "<s> </s> [CLS] [SEP] <|endoftext|> <pad> [MASK] <unk>",
+    "https://example.com/a_b?c=d&e=%20f#g",
+    "def f(x):\n    return x ** 2  # comment\n",
+    "UPPER lower CamelCase snake_case kebab-case",
+    "…—–‘’“”«»¿¡",
+    "a" * 120,
+    "\u0000\u0007\ufeff control",
+    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𐍈 𠜎",
+)

@@ -1,0 +1,39 @@
+"""Import with a comparison: the report says how equal the model is to its original."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clearhead.errors import ConfigError
+from clearhead.interop.checkpoint import FORMATS
+from clearhead.interop.importing import Imported, Report, prepare_import, report_of, write_run
+from clearhead.interop.reference import CLASSES, compare_tensors, compare_tokens, has_reference
+from clearhead.models.build import without_initialisation
+from clearhead.tasks import TASKS
+from clearhead.tasks.base.network import tied_names
+
+
+def import_and_compare(path: Path, out: Path, family: str | None = None, compare: bool = True) -> Report:
+    """Turn a foreign model into a run directory, and say in its card how far it is from its original."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
+    imported = prepare_import(path, family)
+    report = report_of(imported)
+    if compare and imported.plan.task in CLASSES:
+        nothing = ["not compared: transformers is not installed"]
+        report.checks += compare_import(imported) if has_reference() else nothing
+    write_run(imported, out, report)
+    return report
+
+
+def compare_import(imported: Imported) -> list[str]:
+    """Sentences: how texts are cut, and how far each block and the logits are from those of `transformers`."""
+    found = []
+    if imported.tokenizer is not None and FORMATS["huggingface"]().can_read(imported.checkpoint.source):
+        found.append(compare_tokens(imported.tokenizer, imported.checkpoint))
+    with without_initialisation():
+        network = TASKS[imported.plan.task].build(imported.config.model, imported.meta.sizes)
+    tensors = imported.tensors
+    tied = {name: tensors[first] for name, first in tied_names(network).items() if first in tensors}
+    network.load_state_dict({name: tensor.float() for name, tensor in {**tensors, **tied}.items()})
+    return [*found, compare_tensors(network.eval(), imported).sentence()]

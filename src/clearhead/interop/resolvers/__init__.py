@@ -1,0 +1,1 @@
+"""What makes a run directory of a path that is none, for `clearhead.run.find`."""

@@ -1,0 +1,192 @@
+"""SentencePiece models, read without the library of that name, as tokenizers of the `tokenizers` library.
+
+The file is a protocol buffer: fields of a number, a kind and a value. What a tokenizer needs of it:
+
+    1  pieces        1 text, 2 score (float), 3 kind: 1 usual, 2 unknown, 3 control, 4 user, 6 byte
+    2  trainer       3 algorithm: 1 unigram, 2 byte pairs
+    3  normalizer    2 a table of characters, 3 whether a space is put before the text, 4 whether spaces are joined
+
+    D distinct fields, N pieces
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Tokenizer as Library
+
+from clearhead.errors import TextError
+
+FILES = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "source.spm")
+UNKNOWN, CONTROL, BYTE = 2, 3, 6  # kinds of pieces
+BYTE_PAIRS = 2  # the algorithm
+RARE = -100.0  # score of a token that the vocabulary has and the model lacks
+EXTRA = 100  # sentinels of T5, after the pieces
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What a SentencePiece file holds."""
+
+    pieces: list[tuple[str, float, int]]  # text, score, kind
+    algorithm: int
+    characters: bytes  # a table of replacements, in the library's own form
+    space_before: bool
+    join_spaces: bool
+
+
+def sentencepiece_library(path: Path, special: dict[str, str], config: dict[str, Any]) -> Library | None:
+    """The tokenizer of a folder with a SentencePiece file; None if it has none."""
+    file = next((path / name for name in FILES if (path / name).is_file()), None)
+    if file is None:
+        return None
+    read = read_pieces(file)
+    family = str(config.get("model_type", "")).replace("-", "_")
+    scored = [(text, score) for text, score, _ in read.pieces]
+    if (path / "vocab.json").is_file():  # Marian, M2M100: the ids are not those of the pieces
+        scored = _renumbered(path / "vocab.json", dict(scored))
+    if family == "t5":
+        scored += [(f"<extra_id_{number}>", 0.0) for number in reversed(range(EXTRA))]
+    unknown = special.get("unk_token", "<unk>")
+    library = Library(_model(read, scored, unknown))
+    library.normalizer = _normalizer(read, family)
+    library.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="always" if read.space_before else "never")
+    library.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", left=1)]
+        if any(kind == BYTE for *_, kind in read.pieces)
+        else [decoders.Metaspace("▁", prepend_scheme="always" if read.space_before else "never")]
+    )
+    controls = [text for text, _, kind in read.pieces if kind in (UNKNOWN, CONTROL)]
+    extra = [text for text, _ in scored if text.startswith("<extra_id_")] if family == "t5" else []
+    languages = [text for text, _ in scored if text.startswith("__") and text.endswith("__")]
+    known = [
+        text for text in (*controls, *special.values(), *extra, *languages) if library.token_to_id(text) is not None
+    ]
+    library.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in dict.fromkeys(known)])
+    _add_template(library, family, special)
+    return library
+
+
+def _renumbered(path: Path, scores: dict[str, float]) -> list[tuple[str, float]]:
+    """The tokens in the order of a vocab.json, each with the score of its piece."""
+    try:
+        ids: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
+        ordered = sorted(ids, key=ids.__getitem__)
+    except (OSError, ValueError, TypeError, AttributeError) as problem:
+        raise TextError(f"{path} is not a vocabulary: {problem}") from None
+    if [ids[token] for token in ordered] != list(range(len(ids))):
+        raise TextError(f"{path} is not a vocabulary: its ids are not 0, 1, 2, …")
+    return [(token, scores.get(token, RARE)) for token in ordered]
+
+
+def _model(read: Pieces, scored: list[tuple[str, float]], unknown: str) -> models.Model:
+    ids = {text: index for index, (text, _) in enumerate(scored)}
+    fallback = any(kind == BYTE for *_, kind in read.pieces)
+    if read.algorithm == BYTE_PAIRS:
+        return models.BPE(ids, _merges(scored), unk_token=unknown, fuse_unk=True, byte_fallback=fallback)
+    return models.Unigram(scored, unk_id=ids.get(unknown, 0), byte_fallback=fallback)
+
+
+def _merges(scored: list[tuple[str, float]]) -> list[tuple[str, str]]:
+    """The pairs that give a piece, in the order in which they are merged: by score, then as they stand in the file."""
+    ids = {text: index for index, (text, _) in enumerate(scored)}
+    found: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+    for index, (text, _) in enumerate(scored):
+        halves = ((text[:at], text[at:]) for at in range(1, len(text)))
+        pairs = [pair for pair in halves if pair[0] in ids and pair[1] in ids]
+        found[index] = sorted(pairs, key=lambda pair: (ids[pair[0]], ids[pair[1]]))
+    order = sorted(found, key=lambda index: (-scored[index][1], index))
+    return [pair for index in order for pair in found[index]]
+
+
+def _normalizer(read: Pieces, family: str) -> normalizers.Normalizer:
+    steps: list[normalizers.Normalizer] = []
+    if family == "albert":
+        steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD()]
+        steps += [normalizers.StripAccents(), normalizers.Lowercase()]
+    if read.characters:
+        steps.append(normalizers.Precompiled(read.characters))
+    if read.join_spaces:
+        steps += [normalizers.Strip(left=True, right=True), normalizers.Replace(Regex(" {2,}"), " ")]
+    return normalizers.Sequence(steps)
+
+
+def _add_template(library: Library, family: str, special: dict[str, str]) -> None:
+    """What the family puts around a text."""
+    names = {"albert": ("cls_token", "sep_token"), "llama": ("bos_token", ""), "mistral": ("bos_token", "")}
+    before, after = names.get(family, ("", "eos_token"))
+    first, last = special.get(before, ""), special.get(after, "")
+    tokens = [(token, library.token_to_id(token)) for token in dict.fromkeys((first, last)) if token]
+    if not tokens or any(index is None for _, index in tokens):
+        return
+    single = " ".join(filter(None, (first and f"{first}:0", "$A:0", last and f"{last}:0")))
+    library.post_processor = processors.TemplateProcessing(single=single, pair=f"{single} $B:1", special_tokens=tokens)
+
+
+# --- protocol buffers ---
+
+
+def read_pieces(path: Path) -> Pieces:
+    """The pieces of a SentencePiece file and how text is normalised."""
+    try:
+        fields = _fields(path.read_bytes())
+        pieces = []
+        for content in fields[1]:
+            one = _fields(content)
+            score = struct.unpack("<f", one[2][0])[0] if 2 in one else 0.0
+            pieces.append((one[1][0].decode(), score, one[3][0] if 3 in one else 1))
+        trainer, normalizer = _fields(fields[2][0]), _fields(fields[3][0])
+        if not pieces:
+            raise ValueError("it has no pieces")
+        return Pieces(
+            pieces,
+            algorithm=trainer[3][0] if 3 in trainer else 1,
+            characters=normalizer[2][0] if 2 in normalizer else b"",
+            space_before=bool(normalizer[3][0]) if 3 in normalizer else True,
+            join_spaces=bool(normalizer[4][0]) if 4 in normalizer else True,
+        )
+    except (OSError, ValueError, IndexError, KeyError, TypeError, AttributeError, struct.error) as problem:
+        raise TextError(f"{path} is not a SentencePiece model ({problem})") from None
+
+
+def _fields(data: bytes) -> dict[int, list[Any]]:
+    """The values of each field: numbers, or bytes."""
+    found: defaultdict[int, list[Any]] = defaultdict(list)
+    place = 0
+    while place < len(data):
+        key, place = _number(data, place)
+        kind = key & 7
+        if kind == 0:
+            value, place = _number(data, place)
+            found[key >> 3].append(value)
+            continue
+        if kind == 2:
+            size, place = _number(data, place)
+        elif kind in (1, 5):
+            size = 8 if kind == 1 else 4
+        else:
+            raise ValueError(f"a field of kind {kind}")
+        if place + size > len(data):
+            raise ValueError("it ends too early")
+        found[key >> 3].append(data[place : place + size])
+        place += size
+    return dict(found)
+
+
+def _number(data: bytes, place: int) -> tuple[int, int]:
+    """Seven bits of a byte at a time, the lowest first; the highest bit says that more follow."""
+    value = shift = 0
+    while True:
+        byte = data[place]
+        value |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return value, place
+        if shift > 63:
+            raise ValueError("a number that is too long")
