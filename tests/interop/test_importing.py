@@ -170,7 +170,7 @@ def test_an_activation_is_never_replaced(theirs: Path, tmp_path: Path) -> None:
 
 def test_a_size_that_lies(theirs: Path, tmp_path: Path) -> None:
     change(theirs / "config.json", intermediate_size=59)
-    refused(theirs, tmp_path / "run", r"has the shape \(53, 42\) where its config.json says \(59, 42\)")
+    refused(theirs, tmp_path / "run", r"has the shape \(42, 53\) where its config.json says \(42, 59\)")
 
 
 def test_absurd_sizes(theirs: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from torch import Tensor, nn
 
@@ -28,7 +29,6 @@ from clearhead.interop.checkpoint import Checkpoint, read_checkpoint
 from clearhead.interop.family import Family, Plan, family_of
 from clearhead.interop.table import matching, translated
 from clearhead.interop.tokenizer_files import make_tokenizer
-from clearhead.models.build import without_initialisation
 from clearhead.run import ModelMeta, Run, Sizes
 from clearhead.tasks import TASKS, default_config
 from clearhead.tasks.base.network import parameter_count, tied_names
@@ -145,7 +145,7 @@ def prepare_import(path: Path, name: str | None = None) -> Imported:
     tokenizer, vocabulary = _tokenizer(checkpoint, plan, found.tensors)
     config = _config(checkpoint, plan, tokenizer)
     sizes = Sizes(vocabulary=vocabulary, pad=tokenizer.pad if tokenizer else 0, **plan.sizes)
-    with without_initialisation():
+    with torch.device("meta"):  # only names and shapes: sizes that lie take no memory
         network = TASKS[plan.task].build(config.model, sizes)
     _check(path, found.tensors, network)
     return Imported(

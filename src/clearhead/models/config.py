@@ -34,7 +34,7 @@ FeedForwardName = Annotated[str, _name_in(FEED_FORWARDS)]
 PoolName = Annotated[str, _name_in(POOLS)]
 CellName = Annotated[str, _name_in(CELLS)]
 ActivationName = Literal["relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]  # of `ACTIVATIONS`
-BiasedMaps = Literal["none", "qkv", "output", "all"]
+BiasedMaps = Literal["neither", "qkv", "output", "all"]
 ContextName = Literal["last", "sum", "attention"]
 
 
