@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar, get_args
+from typing import Any, Generic, Literal, Self, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -177,7 +177,7 @@ def override(config: ConfigT, assignments: Sequence[str]) -> ConfigT:
 def assignment(name: str, value: object) -> str:
     """`section.key=value` as `override` reads it."""
     if isinstance(value, float):
-        return f"{name}={value:g}"
+        return f"{name}={value:g}" if float(f"{value:g}") == value else f"{name}={value!r}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"{name}={','.join(map(str, value))}"
     return f"{name}={'none' if value is None else str(value).lower() if isinstance(value, bool) else value}"
@@ -210,14 +210,26 @@ def _assign(config: BaseModel, values: dict[str, Any], name: str, text: str) -> 
     if text.lower() in ("none", "null") and _may_be_none(type(config), name):
         values[key] = None
     else:
-        values[key] = text.split(",") if isinstance(values[key], tuple) else text  # a tuple is written 0.9,0.98
+        values[key] = _parts(text) if _holds(type(config), name, tuple) else text  # a tuple is written 0.9,0.98
 
 
 def _may_be_none(kind: type[BaseModel], name: str) -> bool:
     """Whether a setting is optional; where it is not, `none` is a value like any other (`model.positions=none`)."""
+    return _holds(kind, name, type(None))
+
+
+def _holds(kind: type[BaseModel], name: str, wanted: type) -> bool:
+    """Whether a setting may be a value of this type."""
     first, _, rest = name.partition(".")
-    annotation = kind.model_fields[first].annotation
-    return _may_be_none(annotation, rest) if rest else type(None) in get_args(annotation)  # type: ignore[arg-type]
+    annotation: Any = kind.model_fields[first].annotation
+    if rest:
+        return _holds(annotation, rest, wanted)
+    return any(get_origin(each) is wanted or each is wanted for each in (annotation, *get_args(annotation)))
+
+
+def _parts(text: str) -> list[str | None]:
+    """The entries of a tuple."""
+    return [None if each.strip().lower() == "none" else each for each in text.split(",")]
 
 
 def _merged(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:

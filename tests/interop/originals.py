@@ -157,8 +157,7 @@ ORIGINALS = {
     "qwen2": Original(
         "Qwen2ForCausalLM",
         "Qwen2Config",
-        {**GROUPED, "head_dim": 7, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
-        | {"hidden_size": 42},
+        {**EVEN, "use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1},
         "lm",
         engine=False,
     ),

@@ -17,6 +17,7 @@ from clearhead import __version__
 from clearhead.cli import (
     bench,
     caption,
+    check,
     classify,
     compare,
     config,
@@ -66,6 +67,7 @@ app.command("studio")(studio.studio)
 app.command("models")(models.models)
 app.command("pack")(pack.pack)
 app.command("import")(import_.import_)
+app.command("check")(check.check)
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)

@@ -9,12 +9,14 @@ Everything is read and checked before anything is written, and the run directory
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from torch import Tensor, nn
 
@@ -27,13 +29,13 @@ from clearhead.interop.checkpoint import Checkpoint, read_checkpoint
 from clearhead.interop.family import Family, Plan, family_of
 from clearhead.interop.table import matching, translated
 from clearhead.interop.tokenizer_files import make_tokenizer
-from clearhead.models.build import without_initialisation
 from clearhead.run import ModelMeta, Run, Sizes
 from clearhead.tasks import TASKS, default_config
 from clearhead.tasks.base.network import parameter_count, tied_names
 from clearhead.text import Tokenizer
 
 LISTED = 5  # most names in a sentence
+_LAYER = re.compile(r"blocks\.(\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,11 @@ def prepare_import(path: Path, name: str | None = None) -> Imported:
         raise RunError(
             f"{path}: {len(found.left_over)} tensors have no place in a {plan.task} model: {listed(found.left_over)}"
         )
+    _check_layers(path, found.tensors, plan.model)
     tokenizer, vocabulary = _tokenizer(checkpoint, plan, found.tensors)
     config = _config(checkpoint, plan, tokenizer)
     sizes = Sizes(vocabulary=vocabulary, pad=tokenizer.pad if tokenizer else 0, **plan.sizes)
-    with without_initialisation():
+    with torch.device("meta"):  # only names and shapes: sizes that lie take no memory
         network = TASKS[plan.task].build(config.model, sizes)
     _check(path, found.tensors, network)
     return Imported(
@@ -199,6 +202,14 @@ def _config(checkpoint: Checkpoint, plan: Plan, tokenizer: Tokenizer | None) -> 
         return configuration.Document(sections, {}, "config.json").over(default_config(plan.task))
     except ConfigError as problem:
         raise RunError(f"{checkpoint.source}: its config.json gives no model: {problem}") from None
+
+
+def _check_layers(path: Path, tensors: Mapping[str, Tensor], model: Mapping[str, Any]) -> None:
+    """Refuse more layers than there are tensors for, before memory is taken for them."""
+    wanted = model.get("layers", 0)
+    found = {int(number[1]) for name in tensors if (number := _LAYER.search(name))}
+    if not model.get("shared_layers") and len(found) < wanted:
+        raise RunError(f"{path} lacks the tensors of {wanted - len(found):,} of its {wanted:,} layers")
 
 
 def _check(path: Path, tensors: Mapping[str, Tensor], network: nn.Module) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from torch import nn
+
 from clearhead.errors import ConfigError
 from clearhead.interop.checkpoint import FORMATS
 from clearhead.interop.importing import Imported, Report, prepare_import, report_of, write_run
@@ -30,10 +32,15 @@ def compare_import(imported: Imported) -> list[str]:
     """Sentences: how texts are cut, and how far each block and the logits are from those of `transformers`."""
     found = []
     if imported.tokenizer is not None and FORMATS["huggingface"]().can_read(imported.checkpoint.source):
-        found.append(compare_tokens(imported.tokenizer, imported.checkpoint))
+        found.append(compare_tokens(imported.tokenizer, imported.checkpoint)[0])
+    return [*found, compare_tensors(imported_network(imported), imported).sentence()]
+
+
+def imported_network(imported: Imported) -> nn.Module:
+    """The network of a model that was not written yet."""
     with without_initialisation():
         network = TASKS[imported.plan.task].build(imported.config.model, imported.meta.sizes)
     tensors = imported.tensors
     tied = {name: tensors[first] for name, first in tied_names(network).items() if first in tensors}
     network.load_state_dict({name: tensor.float() for name, tensor in {**tensors, **tied}.items()})
-    return [*found, compare_tensors(network.eval(), imported).sentence()]
+    return network.eval()

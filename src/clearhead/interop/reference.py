@@ -193,8 +193,8 @@ def _recorder(seen: dict[str, Tensor], stack: str) -> Any:
 # --- tokens ---
 
 
-def compare_tokens(tokenizer: Tokenizer, checkpoint: Checkpoint) -> str:
-    """A sentence: whether the reference cuts a corpus of nasty texts in the same way."""
+def compare_tokens(tokenizer: Tokenizer, checkpoint: Checkpoint) -> tuple[str, bool]:
+    """A sentence, and whether the reference cuts a corpus of nasty texts in the same way."""
     transformers: Any = import_module("transformers")
     with _quiet():
         theirs = transformers.AutoTokenizer.from_pretrained(checkpoint.source)
@@ -202,5 +202,5 @@ def compare_tokens(tokenizer: Tokenizer, checkpoint: Checkpoint) -> str:
             expected = theirs(text, split_special_tokens=True)["input_ids"]
             found = [*tokenizer.prefix, *tokenizer.encode(text), *tokenizer.suffix]
             if found != expected:
-                return f"cuts {text!r} into {found}, and transformers into {expected}"
-    return f"cuts {len(NASTY_TEXTS)} nasty texts as transformers does"
+                return f"cuts {text!r} into {found}, and transformers into {expected}", False
+    return f"cuts {len(NASTY_TEXTS)} nasty texts as transformers does", True

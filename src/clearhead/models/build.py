@@ -227,7 +227,7 @@ def multi_head(
     config: ModelConfig, relative: RelativePositions | None = None, window: int | None = None
 ) -> MultiHeadAttention:
     """One attention layer."""
-    biased = config.attention_bias or ("all" if config.bias else "none")
+    biased = config.attention_bias or ("all" if config.bias else "neither")
     return MultiHeadAttention(
         config.dim,
         config.heads,

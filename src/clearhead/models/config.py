@@ -35,7 +35,7 @@ PoolName = Annotated[str, _name_in(POOLS)]
 PatchesName = Annotated[str, _name_in(PATCHES)]
 CellName = Annotated[str, _name_in(CELLS)]
 ActivationName = Literal["relu", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]  # of `ACTIVATIONS`
-BiasedMaps = Literal["none", "qkv", "output", "all"]
+BiasedMaps = Literal["neither", "qkv", "output", "all"]
 ContextName = Literal["last", "sum", "attention"]
 
 

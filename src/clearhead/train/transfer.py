@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from clearhead.config import AnyConfig, TokenizerKind
 from clearhead.errors import ConfigError
 from clearhead.models.build import token_dim, token_embeddings
-from clearhead.run import Run
+from clearhead.run import Run, find
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.network import load_weights
 from clearhead.tasks.base.task import Task
@@ -46,7 +46,7 @@ def start_run(config: AnyConfig) -> Run | None:
     name = config.train.start_from
     if name is None:
         return None
-    run = Run(Path(name))
+    run = Run(find(name) if Path(name).exists() else Path(name))  # a foreign model is imported
     if not (run.path / "config.yaml").is_file():
         raise ConfigError(f"train.start_from={name} is not a run directory: it has no config.yaml")
     if not (run.path / "model.safetensors").is_file():

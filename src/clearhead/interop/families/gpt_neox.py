@@ -40,7 +40,7 @@ class GptNeox(Family):
             "placement": "before",
             "parallel": bool(settings.get("use_parallel_residual", True)),
             "feed_forward": settings.activation("hidden_act", "gelu"),
-            "attention_bias": "all" if settings.get("attention_bias", True) else "none",
+            "attention_bias": "all" if settings.get("attention_bias", True) else "neither",
             "dropout": settings.get("hidden_dropout", 0.0),
             "embedding_scale": 1.0,
             "tied": tied,

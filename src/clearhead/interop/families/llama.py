@@ -61,7 +61,7 @@ class Llama(Family):
             "placement": "before",
             "feed_forward": GATED[settings.activation("hidden_act", "silu")],
             "bias": bool(settings.get("mlp_bias", False)),
-            "attention_bias": "all" if settings.get("attention_bias", False) else "none",
+            "attention_bias": "all" if settings.get("attention_bias", False) else "neither",
             "dropout": 0.0,
             "embedding_scale": 1.0,
             "tied": self.tied(settings),

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from clearhead.config import AnyConfig, assignment
+from clearhead.models.config import ModelConfig
 from clearhead.run import Run, find
 from clearhead.tasks import TASKS, override_config, run_config
 
@@ -34,8 +35,15 @@ TOGETHER: Mapping[str, tuple[str, ...]] = {
 }
 SIZE = ("model.dim", "model.heads", "model.layers", "model.inner")  # what --size fixes
 # What a model that starts from another one has in common with it.
-PARTS = ("model.positions", "model.feed_forward", "model.bias", "model.norm", "model.placement", "model.kv_heads")
-SHAPE = (*SIZE, *PARTS)
+SHAPE = tuple(f"model.{name}" for name in ModelConfig.model_fields)
+FINE_TUNING: Recipe = {  # of a model that was trained on much more text, elsewhere
+    "train.optimizer": "adamw",
+    "train.learning_rate": 2e-4,
+    "train.schedule": "linear",
+    "train.warmup": 0.1,
+    "train.weight_decay": 0.01,
+    "train.average": 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,8 @@ def choose(config: AnyConfig, facts: DataFacts, given: Collection[str], size: st
     if config.train.start_from is not None:
         recipe = {name: value for name, value in recipe.items() if not name.startswith(("model.", "tokenizer."))}
         recipe |= _shape_of(config.train.start_from)
+    if config.train.start_from is not None and was_imported(config.train.start_from):
+        recipe |= FINE_TUNING
     chosen = {name: value for name, value in recipe.items() if name not in fixed and _has(config, name)}
     listed = [assignment(name, value) for name, value in chosen.items()]
     note = f"chosen for {facts.examples:,} {facts.unit} and {budget}: {' '.join(listed)}"
@@ -113,6 +123,12 @@ def _shape_of(start_from: str) -> Recipe:
     """The shape of the model that training starts from."""
     model = run_config(Run.open(find(start_from))).model
     return {name: value for name in SHAPE if (value := getattr(model, name.removeprefix("model."), None)) is not None}
+
+
+def was_imported(start_from: str) -> bool:
+    """Whether a model was trained elsewhere: its tokenizer says so."""
+    tokenizer = Run.open(find(start_from)).load_tokenizer()
+    return tokenizer is not None and bool(tokenizer.config)
 
 
 def _has(config: AnyConfig, name: str) -> bool:

@@ -1,0 +1,136 @@
+"""Tokenizers in every kind of file, equal to those of `transformers` on nasty texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer as Library
+
+from clearhead.errors import TextError
+from clearhead.interop.nasty import NASTY_TEXTS
+from clearhead.interop.sentencepiece import read_pieces
+from clearhead.interop.tokenizer_files import make_tokenizer, read_tokenizer
+from clearhead.text import Tokenizer
+
+from .originals import TEXTS, library, save_tokenizer
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz", *"0123456789.,!?'", "cafe"]
+WORDS += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz0123456789"] + [
+    "the",
+    "hello",
+    "world",
+    "don",
+    "天",
+    "é",
+]
+
+
+def tokenizer_of(folder: Path, model_type: str, **config: Any) -> Tokenizer:
+    values = {"model_type": model_type, **config}
+    files = read_tokenizer(folder, values)
+    assert files is not None
+    size = Library.from_str(files.json).get_vocab_size()
+    return make_tokenizer(files, size, values, {}, str(folder))
+
+
+def assert_cuts_like(ours: Tokenizer, theirs: Any) -> None:
+    for text in NASTY_TEXTS:
+        expected = theirs(text, split_special_tokens=True)["input_ids"]
+        assert [*ours.prefix, *ours.encode(text), *ours.suffix] == expected, text
+
+
+@pytest.mark.parametrize("surrounded", [True, False])
+def test_a_tokenizer_json(tmp_path: Path, surrounded: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    save_tokenizer(tmp_path, surrounded=surrounded)
+    ours = tokenizer_of(tmp_path, "llama")
+    assert_cuts_like(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
+    assert (ours.prefix, ours.suffix) == (((2,), (3,)) if surrounded else ((), ()))
+    assert (ours.pad, ours.unknown, ours.start, ours.stop, ours.mask) == (0, 1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_word_pieces(tmp_path: Path, lower: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower}))
+    ours = tokenizer_of(tmp_path, "bert")
+    theirs = transformers.BertTokenizerFast(vocab=str(tmp_path / "vocab.txt"), do_lower_case=lower)
+    assert_cuts_like(ours, theirs)
+    assert ours.kind == "wordpiece"
+
+
+def test_byte_pairs(tmp_path: Path) -> None:
+    values = json.loads(library(False, False).to_str())["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(values["vocab"]))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(" ".join(each) for each in values["merges"]))
+    for family, prefix in (("gpt2", ()), ("roberta", (2,))):
+        ours = tokenizer_of(tmp_path, family)
+        assert ours.prefix == prefix
+        assert [ours.decode(ours.encode(text)) for text in TEXTS] == TEXTS
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_sentencepiece(tmp_path: Path, kind: str) -> None:
+    trainer = pytest.importorskip("sentencepiece")
+    (tmp_path / "text.txt").write_text("\n".join(TEXTS * 4), encoding="utf-8")
+    trainer.SentencePieceTrainer.train(
+        input=str(tmp_path / "text.txt"),
+        model_prefix=str(tmp_path / "spiece"),
+        vocab_size=70,
+        model_type=kind,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+        hard_vocab_limit=False,
+    )
+    theirs = trainer.SentencePieceProcessor(model_file=str(tmp_path / "spiece.model"))
+    ours = tokenizer_of(tmp_path, "t5")
+    assert ours.suffix == (1,)
+    for text in [*TEXTS, "The dog's bread  was small", "Éé ﬁ", "xyz 123"]:
+        assert ours.encode(text) == theirs.encode(text), text
+        if 2 not in theirs.encode(text):
+            assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text)), text
+
+
+def test_a_damaged_sentencepiece_file(tmp_path: Path) -> None:
+    for content in (b"", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0f", b"hello world"):
+        (tmp_path / "spiece.model").write_bytes(content)
+        with pytest.raises(TextError, match=r"spiece\.model is not a SentencePiece model"):
+            read_pieces(tmp_path / "spiece.model")
+
+
+def test_special_tokens_in_a_text_stay_text(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    save_tokenizer(tmp_path)
+    ours = tokenizer_of(tmp_path, "llama")
+    assert 3 not in ours.encode("</s> <s>")
+    assert ours.encode_special("we </s>")[-1] == 3
+    assert ours.decode([2, *ours.encode("we are"), 3]) == "we are"
+
+
+def test_it_survives_saving_and_pickling(tmp_path: Path) -> None:
+    import pickle
+
+    pytest.importorskip("transformers")
+    save_tokenizer(tmp_path / "theirs", surrounded=True)
+    ours = tokenizer_of(tmp_path / "theirs", "bert")
+    ours.save(tmp_path / "tokenizer.json")
+    for again in (Tokenizer.load(tmp_path / "tokenizer.json"), pickle.loads(pickle.dumps(ours))):
+        assert (again.prefix, again.suffix, again.pad, len(again)) == (ours.prefix, ours.suffix, ours.pad, len(ours))
+        assert again.encode(TEXTS[0]) == ours.encode(TEXTS[0])
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(TextError, match=r"tokenizer_config\.json is damaged .* import the model again"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+def test_a_chat_template_is_kept(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    save_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ messages }}")
+    assert tokenizer_of(tmp_path, "llama").config["chat_template"] == "{{ messages }}"
