@@ -1,0 +1,1 @@
+"""Other people's models: read in any format, turned into a run directory, proven equal."""
