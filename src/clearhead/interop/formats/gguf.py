@@ -334,7 +334,10 @@ ARCHITECTURES = {
         OUTSIDE,
         GATED,
         transforms={
-            **{f"attn_q.{kind}": lambda each, model: halves_from_pairs(each, model.heads) for kind in ("weight", "bias")},
+            **{
+                f"attn_q.{kind}": lambda each, model: halves_from_pairs(each, model.heads)
+                for kind in ("weight", "bias")
+            },
             **{
                 f"attn_k.{kind}": lambda each, model: halves_from_pairs(each, model.kv_heads)
                 for kind in ("weight", "bias")

@@ -65,7 +65,8 @@ class GgufFile:
         """A tensor as it is stored if it is plain, else dequantised to float32."""
         info = self.tensors[name]
         stored = np.frombuffer(self._bytes, np.uint8, info.size, info.offset)
-        return torch.from_numpy(expand(stored, info.kind).reshape(info.shape))
+        rows = stored.reshape(-1, info.size * info.shape[-1] // prod(info.shape))
+        return torch.from_numpy(expand(rows, info.kind).reshape(info.shape))
 
 
 class _Header:
@@ -145,7 +146,7 @@ class _Header:
         """The tensor with its place in the file, which must hold all of it."""
         block, block_bytes = block_size(info.kind)
         elements = prod(info.shape)
-        if elements == 0 or info.shape[-1:] and info.shape[-1] % block:
+        if not info.shape or elements == 0 or info.shape[-1] % block:
             raise self.damaged(f"the tensor {name} of {info.kind} has the shape {info.shape}")
         offset, size = first + info.offset, elements // block * block_bytes
         if offset + size > len(self.content):
@@ -168,7 +169,9 @@ def _kind_name(number: int, tensor: str, path: Path) -> str:
     try:
         return str(_library().GGMLQuantizationType(number).name)
     except ValueError:
-        raise RunError(f"{path}: the tensor {tensor} is stored as type {number}, which Clearhead does not know") from None
+        raise RunError(
+            f"{path}: the tensor {tensor} is stored as type {number}, which Clearhead does not know"
+        ) from None
 
 
 def block_size(kind: str) -> tuple[int, int]:
@@ -181,11 +184,11 @@ def block_size(kind: str) -> tuple[int, int]:
 
 
 def expand(stored: NDArray[np.uint8], kind: str) -> NDArray[Any]:
-    """Bytes -> the numbers that they stand for, without a shape; quantised ones as float32."""
+    """Rows of bytes -> rows of the numbers that they stand for; quantised ones as float32."""
     if kind in PLAIN:
         return stored.view(PLAIN[kind]).copy()
     if kind in _OWN:
-        return _OWN[kind](stored.reshape(-1, block_size(kind)[1])).reshape(-1)
+        return _OWN[kind](stored.reshape(-1, block_size(kind)[1]))
     library = _library()
     expanded: NDArray[np.float32] = library.quants.dequantize(stored, library.GGMLQuantizationType[kind])
     return expanded

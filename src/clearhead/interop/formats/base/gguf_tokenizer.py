@@ -1,9 +1,9 @@
 """The tokenizer inside a GGUF file, as a tokenizer.json.
 
-    tokenizer.ggml.model    gpt2    byte-level BPE; `tokenizer.ggml.pre` names how text is first cut
-                            llama   SentencePiece BPE: merges follow from the scores of the pieces
-                            bert    WordPiece; a piece that begins a word is marked ▁, where BERT marks the others ##
-    tokenizer.ggml.tokens, .scores, .merges, .token_type (normal 1, unknown 2, control 3, user-defined 4, byte 6)
+tokenizer.ggml.model    gpt2    byte-level BPE; `tokenizer.ggml.pre` names how text is first cut
+                        llama   SentencePiece BPE: merges follow from the scores of the pieces
+                        bert    WordPiece; a piece that begins a word is marked ▁, where BERT marks the others ##
+tokenizer.ggml.tokens, .scores, .merges, .token_type (normal 1, unknown 2, control 3, user-defined 4, byte 6)
 """
 
 from __future__ import annotations
