@@ -102,10 +102,13 @@ class Model:
 
     def tokens(self) -> dict[str, Any]:
         """The vocabulary's size, the ids of special tokens, and whether the output is the embedding."""
-        known = {"vocab_size": self.shape("token_embd.weight")[0], "tie_word_embeddings": not self.has("output.weight")}
+        known: dict[str, Any] = {
+            "vocab_size": self.shape("token_embd.weight")[0],
+            "tie_word_embeddings": not self.has("output.weight"),
+        }
         for ours, theirs in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
             index = self.file.metadata.get(f"tokenizer.ggml.{theirs}_token_id")
-            known |= {} if index is None else {f"{ours}_token_id": int(index)}
+            known[f"{ours}_token_id"] = None if index is None else int(index)  # never an architecture's default
         return known
 
     def rotary(self) -> dict[str, Any]:
@@ -213,6 +216,14 @@ def _read(model: Model, name: str, transform: Transform | None) -> Tensor:
 def halves_from_pairs(weight: Tensor, heads: int) -> Tensor:
     """(H × K, …) whose rotary partners are neighbours -> (H × K, …) whose partners are (i, i + K/2)."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+
+def _query_halves(weight: Tensor, model: Model) -> Tensor:
+    return halves_from_pairs(weight, model.heads)
+
+
+def _key_halves(weight: Tensor, model: Model) -> Tensor:
+    return halves_from_pairs(weight, model.kv_heads)
 
 
 def _transposed(weight: Tensor, _model: Model) -> Tensor:
@@ -334,14 +345,10 @@ ARCHITECTURES = {
         OUTSIDE,
         GATED,
         transforms={
-            **{
-                f"attn_q.{kind}": lambda each, model: halves_from_pairs(each, model.heads)
-                for kind in ("weight", "bias")
-            },
-            **{
-                f"attn_k.{kind}": lambda each, model: halves_from_pairs(each, model.kv_heads)
-                for kind in ("weight", "bias")
-            },
+            "attn_q.weight": _query_halves,
+            "attn_q.bias": _query_halves,
+            "attn_k.weight": _key_halves,
+            "attn_k.bias": _key_halves,
         },
     ),
     "qwen2": Architecture(_qwen2, OUTSIDE, GATED),

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from clearhead.errors import RunError
 from clearhead.interop.checkpoint import FORMATS, Checkpoint, Format, TokenizerFiles
-from clearhead.interop.formats.base.gguf_tokenizer import CONTROL, sentence_piece
+from clearhead.interop.formats.base.gguf_tokenizer import CONTROL, add_ends, sentence_piece
 from clearhead.interop.formats.base.lazy import LazyTensors
 from clearhead.interop.formats.gguf import halves_from_pairs
 
@@ -202,4 +202,5 @@ def _read_tokenizer(path: Path, size: int) -> TokenizerFiles:
     types = [CONTROL] * 3 + [1] * (size - 3)
     library = sentence_piece(tokens, scores, types, "<unk>", prefix=True, path=path)
     special = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    add_ends(library, special, add_bos=True, add_eos=False)
     return TokenizerFiles(library.to_str(), special, add_bos=True, add_eos=False, chat_template=None)

@@ -125,6 +125,8 @@ def _checkpoint(
         "activation_function": activation,
         "layer_norm_epsilon": 1e-5,
         "tie_word_embeddings": tied,
+        "bos_token_id": None,
+        "eos_token_id": None,
     }
     found: dict[str, Callable[[], Tensor]] = {}
     skipped: dict[str, str] = {}
@@ -135,7 +137,7 @@ def _checkpoint(
             skipped[name] = "equal to the embedding"
         else:
             found[name] = stored(tensor.T if name.endswith(MATRICES) else tensor)
-    for name in [name for name in found if name.endswith(MATRICES) or ".ln_" in name]:
+    for name in [name for name in found if name.endswith(MATRICES) or (".ln_" in name and name.endswith("weight"))]:
         bias = name.removesuffix("weight") + "bias"
         size = tensors[name].shape[0]  # of a linear map's output, or of a norm
         found.setdefault(bias, lambda size=size: torch.zeros(size))  # type: ignore[misc]

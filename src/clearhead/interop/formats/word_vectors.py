@@ -71,7 +71,7 @@ def _reader(path: Path) -> Callable[[Path], Table] | None:
     """How a file is to be read, by its first bytes."""
     with path.open("rb") as file:
         head = file.read(HEAD)
-    if len(head) > 8 and struct.unpack_from("<i", head)[0] == FASTTEXT_MAGIC:
+    if len(head) >= 8 and struct.unpack_from("<i", head)[0] == FASTTEXT_MAGIC:
         return read_fasttext
     if head.startswith(b"{") and b'"l2NormIndex"' in head and b'"dimensions"' in head:
         return read_wink

@@ -83,7 +83,7 @@ def read_tokenizer(metadata: Mapping[str, Any], path: Path) -> TokenizerFiles | 
     except Exception as problem:  # the library raises plain exceptions
         raise RunError(f"{path}: its tokenizer cannot be used: {problem}") from None
     add_bos, add_eos = _ends(ggml, kind)
-    library.post_processor = _template(library, special, add_bos, add_eos, bert=kind == "bert")
+    add_ends(library, special, add_bos, add_eos, bert=kind == "bert")
     return TokenizerFiles(library.to_str(), special, add_bos, add_eos, metadata.get("tokenizer.chat_template"))
 
 
@@ -106,14 +106,15 @@ def _ends(ggml: Mapping[str, Any], kind: str) -> tuple[bool, bool]:
     return bool(ggml.get("add_bos_token", usual)), bool(ggml.get("add_eos_token", False))
 
 
-def _template(library: Library, special: Mapping[str, str], add_bos: bool, add_eos: bool, bert: bool) -> Any:
-    """What is added to a text when it is encoded with special tokens."""
+def add_ends(library: Library, special: Mapping[str, str], add_bos: bool, add_eos: bool, bert: bool = False) -> None:
+    """Let encoding with special tokens put them around a text."""
     first = special.get("cls_token" if bert else "bos_token") if add_bos else None
     last = special.get("sep_token" if bert else "eos_token") if add_eos else None
-    single = [*([f"{first}"] if first else []), "$A", *([f"{last}"] if last else [])]
-    pair = [*single, *([f"{first}:1"] if first and not bert else []), "$B:1", *([f"{last}:1"] if last else [])]
-    used = [(token, library.token_to_id(token)) for token in (first, last) if token]
-    return processors.TemplateProcessing(single=single, pair=pair, special_tokens=used) if used else None
+    before, after = [first] if first else [], [last] if last else []
+    single = [*before, "$A", *after]
+    pair = [*single, *(f"{token}:1" for token in before if not bert), "$B:1", *(f"{token}:1" for token in after)]
+    if used := [(token, library.token_to_id(token)) for token in (*before, *after)]:
+        library.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=used)
 
 
 def _add_special(library: Library, tokens: Sequence[str], types: Sequence[int]) -> Library:
@@ -185,7 +186,7 @@ def merges_from_scores(vocabulary: Mapping[str, int], scores: Sequence[float]) -
 
 
 def _word_piece(
-    ggml: Mapping[str, Any], tokens: Sequence[str], types: Sequence[int], special: Mapping[str, str], path: Path
+    _ggml: Mapping[str, Any], tokens: Sequence[str], types: Sequence[int], special: Mapping[str, str], path: Path
 ) -> Library:
     words = [_as_bert(token, kind) for token, kind in zip(tokens, types, strict=True)]
     cased = any(word != word.lower() for word, kind in zip(words, types, strict=True) if kind == 1)
