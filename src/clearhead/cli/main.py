@@ -24,6 +24,7 @@ from clearhead.cli import (
     demo,
     embed,
     eval,
+    export,
     generate,
     look,
     models,
@@ -64,6 +65,7 @@ app.command("serve")(serve.serve)
 app.command("studio")(studio.studio)
 app.command("models")(models.models)
 app.command("pack")(pack.pack)
+app.command("export")(export.export)
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)

@@ -1,9 +1,9 @@
-"""CTranslate2's models of translation, as OpenNMT and others are converted to: a folder with model.bin and vocabularies.
+"""CTranslate2's models of translation, OpenNMT's among them: a folder with model.bin and vocabularies.
 
     model.bin    version, kind, revision, then name, shape, type and bytes of each variable, then aliases
 
-Matrices are floats, int16 with one scale, or int8 with a scale for each row: number = integer / scale. Queries, keys and
-values are one matrix. Source and target may have vocabularies of their own: the result has one that holds both, in
+Matrices are floats, int16 with one scale, or int8 with a scale for each row: number = integer / scale. Queries, keys
+and values are one matrix. Source and target may have vocabularies of their own: the result has one that holds both, in
 which the rows of a side that lacks a token are zeros, and the logits of what the target lacks are very low.
 
     D width, V tokens
