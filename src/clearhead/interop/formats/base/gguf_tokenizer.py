@@ -131,13 +131,42 @@ def _numbered(tokens: Sequence[str], path: Path) -> dict[str, int]:
     return vocabulary
 
 
+ALPHABET = {  # a byte: the letter that stands for it in a byte-level vocabulary
+    **{byte: chr(byte) for byte in (*range(33, 127), *range(161, 173), *range(174, 256))},
+    **{byte: chr(256 + place) for place, byte in enumerate((*range(33), *range(127, 161), 173))},
+}
+
+
+def as_bytes(text: str) -> str:
+    """A text as a byte-level vocabulary spells it.
+
+    >>> as_bytes(" é")
+    'ĠÃ©'
+    """
+    return "".join(map(ALPHABET.__getitem__, text.encode()))
+
+
+def from_bytes(token: str) -> str:
+    """What `as_bytes` spelled; empty if that is no text."""
+    try:
+        return bytes(BYTES[letter] for letter in token).decode()
+    except (KeyError, UnicodeDecodeError):
+        return ""
+
+
+BYTES = {letter: byte for byte, letter in ALPHABET.items()}
+
+
 def _byte_level(
-    ggml: Mapping[str, Any], tokens: Sequence[str], types: Sequence[int], _special: Mapping[str, str], path: Path
+    ggml: Mapping[str, Any], tokens: Sequence[str], types: Sequence[int], special: Mapping[str, str], path: Path
 ) -> Library:
     pre = ggml.get("pre", "default")
     if pre not in PRE_TOKENIZERS:
         known = nearest(str(pre), PRE_TOKENIZERS)
         raise RunError(f"{path} cuts text by rules called {pre}, which Clearhead does not know; {known}")
+    letters = {token: from_bytes(token) for token, kind in zip(tokens, types, strict=True) if kind == 1}
+    if letters and all(len(letter) == 1 for letter in letters.values()):
+        return _letters([letters.get(token, token) for token in tokens], types, special.get("unk_token"), path)
     merges = [tuple(pair.split(" ")) for pair in ggml.get("merges", ())]
     vocabulary = _numbered(tokens, path)
     pairs = [(left, right) for left, right in merges if left in vocabulary and right in vocabulary]
@@ -146,6 +175,13 @@ def _byte_level(
         library.normalizer = normalizers.NFC()
     library.pre_tokenizer = PRE_TOKENIZERS[pre]()
     library.decoder = decoders.ByteLevel()
+    return _add_special(library, tokens, types)
+
+
+def _letters(tokens: Sequence[str], types: Sequence[int], unknown: str | None, path: Path) -> Library:
+    """One token per letter: merges join the bytes of a letter, which are no tokens by themselves."""
+    library = Library(models.BPE(vocab=_numbered(tokens, path), merges=[], unk_token=unknown))
+    library.decoder = decoders.Fuse()
     return _add_special(library, tokens, types)
 
 
