@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizers import Tokenizer as Library
+
 from clearhead.errors import RunError
 from clearhead.registry import Registry
 
@@ -38,6 +40,10 @@ class TokenizerFiles:
     add_bos: bool
     add_eos: bool
     chat_template: str | None
+
+    def token_id(self, name: str) -> int | None:
+        """The id of a special token; None if there is none of this name."""
+        return Library.from_str(self.json).token_to_id(self.special[name]) if name in self.special else None
 
 
 @dataclass(frozen=True)
