@@ -75,7 +75,8 @@ def test_llama_cpp_writes_the_same_text(
     assert answer["usage"]["prompt_tokens"] == len(ids)
     with torch.no_grad():
         logprobs = model.network(torch.tensor([ids]))[0, -1].log_softmax(-1)
-    assert first["logprob"] == pytest.approx(float(logprobs[first["id"]]), abs=1e-4)
+    near = 1e-3 if settings is GPT2 else 1e-4  # ggml's GELU is a table of float16
+    assert first["logprob"] == pytest.approx(float(logprobs[first["id"]]), abs=near)
 
 
 @pytest.mark.parametrize("quantise", [None, "Q8_0", "Q4_0", "Q4_1"])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib.abc
 import importlib.machinery
+import importlib.util
 import json
 import sys
 import types
@@ -18,22 +20,34 @@ from clearhead.interop.checkpoint import format_of, read_checkpoint
 SIZES: dict[str, Any] = {"img_size": 30, "patch_size": 6, "embed_dim": 33, "depth": 2, "num_heads": 3, "num_classes": 7}
 
 
+class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds every module of torchvision, with an empty class for whatever is imported from it."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.startswith("torchvision") else None
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        module = types.ModuleType(spec.name)
+        module.__getattr__ = lambda name: type(name, (), {}) if name[0].isalpha() else None  # type: ignore[method-assign]
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
+
+
 @pytest.fixture(scope="module")
 def timm() -> Iterator[Any]:
     """timm, which imports torchvision for classes that no ViT has: where it is missing, they are empty."""
-    added = []
-    if importlib.util.find_spec("torchvision") is None:
-        for name in ("torchvision", "torchvision.ops", "torchvision.ops.misc", "torchvision.transforms"):
-            module = types.ModuleType(name)
-            module.__spec__ = importlib.machinery.ModuleSpec(name, None)
-            module.__getattr__ = lambda _name: type(_name, (), {})  # type: ignore[method-assign]
-            sys.modules[name] = module
-            added.append(name)
+    finder = Empty()
+    if missing := importlib.util.find_spec("torchvision") is None:
+        sys.meta_path.append(finder)
     try:
         yield pytest.importorskip("timm", exc_type=ImportError)
     finally:
-        for name in added:
-            del sys.modules[name]
+        if missing:
+            sys.meta_path.remove(finder)
+            for name in [name for name in sys.modules if name.startswith("torchvision")]:
+                del sys.modules[name]
 
 
 @pytest.mark.parametrize("suffix", ["pth", "safetensors"])
