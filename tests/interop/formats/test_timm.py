@@ -20,6 +20,13 @@ from clearhead.interop.checkpoint import format_of, read_checkpoint
 SIZES: dict[str, Any] = {"img_size": 30, "patch_size": 6, "embed_dim": 33, "depth": 2, "num_heads": 3, "num_classes": 7}
 
 
+class EmptyClass(type):
+    """The type of a class whose attributes are their own names."""
+
+    def __getattr__(cls, name: str) -> str:
+        return name
+
+
 class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds every module of torchvision, with an empty class for whatever is imported from it."""
 
@@ -28,7 +35,7 @@ class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: Any) -> types.ModuleType:
         module = types.ModuleType(spec.name)
-        module.__getattr__ = lambda name: type(name, (), {}) if name[0].isalpha() else None  # type: ignore[method-assign]
+        module.__getattr__ = lambda name: EmptyClass(name, (), {}) if name[0].isalpha() else None
         return module
 
     def exec_module(self, module: types.ModuleType) -> None:
