@@ -105,7 +105,7 @@ def test_what_is_written_is_read_back(quantise: str | None, make_run: Any, tmp_p
         (
             "bytes",
             {"positions": "rotary", "feed_forward": "relu"},
-            r"a GPT-2 model cannot express model\.positions=rotary",
+            r"GPT-2 model cannot express model\.positions=rotary",
         ),
         ("bytes", {**GPT2, "feed_forward": "gelu"}, "GPT-2 with model.feed_forward=gelu_tanh only"),
         ("unigram", LLAMA, r"llama.cpp would cut texts differently than its tokenizer \(unigram\)"),

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import sys
 import types
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +42,13 @@ class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 @pytest.fixture(scope="module")
-def timm() -> Iterator[Any]:
+def timm() -> Any:
     """timm, which imports torchvision for classes that no ViT has: where it is missing, they are empty."""
     finder = Empty()
     if missing := importlib.util.find_spec("torchvision") is None:
         sys.meta_path.append(finder)
     try:
-        yield pytest.importorskip("timm", exc_type=ImportError)
+        return pytest.importorskip("timm", exc_type=ImportError)
     finally:
         if missing:
             sys.meta_path.remove(finder)
