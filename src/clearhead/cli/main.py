@@ -25,6 +25,7 @@ from clearhead.cli import (
     demo,
     embed,
     eval,
+    export,
     generate,
     import_,
     look,
@@ -68,6 +69,7 @@ app.command("models")(models.models)
 app.command("pack")(pack.pack)
 app.command("import")(import_.import_)
 app.command("check")(check.check)
+app.command("export")(export.export)
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.command("demo")(demo.demo)

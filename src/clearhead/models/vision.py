@@ -80,7 +80,7 @@ class CrossCaptioner(EncoderDecoder):
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Images (B, C, height, width) -> memory (B, 1 + N, D), and a mask of ones (B, 1, 1 + N)."""
         memory = self.patches(source)
-        return memory, memory.new_ones(len(memory), 1, memory.size(1), dtype=torch.bool)
+        return memory, memory.new_ones(memory.size(0), 1, memory.size(1), dtype=torch.bool)
 
 
 class SequenceCaptioner(Model):

@@ -46,7 +46,7 @@ def last_token(x: Tensor, real: Tensor | None = None) -> Tensor:
         return x[:, -1]
     position = torch.arange(x.size(1), device=x.device)
     last = (position * real).argmax(-1)  # (B,)
-    return x[torch.arange(len(x), device=x.device), last]
+    return x[torch.arange(x.size(0), device=x.device), last]
 
 
 class ClassToken(nn.Module):
@@ -58,7 +58,7 @@ class ClassToken(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, D) -> (B, 1 + T, D)."""
-        return torch.cat((self.vector.expand(len(x), 1, -1), x), dim=1)
+        return torch.cat((self.vector.expand(x.size(0), 1, -1), x), dim=1)
 
 
 class ExtraTokens(nn.Module):

@@ -1,0 +1,1 @@
+"""One file per format that a model can be exported to."""

@@ -1,0 +1,1 @@
+"""What the exports share; a module here registers nothing."""

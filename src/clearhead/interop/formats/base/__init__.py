@@ -1,0 +1,1 @@
+"""What the formats share; a module here registers nothing."""

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from clearhead.errors import RunError
+from clearhead.interop.checkpoint import format_of, read_checkpoint
+
+transformers = pytest.importorskip("transformers")
+
+V, D, LAYERS, H, T = 17, 12, 2, 3, 11
+IDS = torch.tensor([[5, 11, 2, 16, 3, 7]])
+
+
+def make(activation: str) -> Any:
+    torch.manual_seed(3)
+    config = transformers.GPT2Config(
+        vocab_size=V, n_embd=D, n_layer=LAYERS, n_head=H, n_positions=T, activation_function=activation
+    )
+    model = transformers.GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.2 * torch.randn_like(weight))
+    return model
+
+
+def nano(model: Any, prefix: str = "") -> dict[str, torch.Tensor]:
+    """Its weights under nanoGPT's names: linear maps are (out, in)."""
+    state = model.state_dict()
+    return {prefix + name: each.T.contiguous() if ".c_" in name and each.dim() == 2 else each
+            for name, each in state.items()}  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", ["", "_orig_mod."])
+def test_nanogpt(prefix: str, tmp_path: Path, to_transformers: Any) -> None:
+    model = make("gelu")
+    arguments = {"n_layer": LAYERS, "n_head": H, "n_embd": D, "block_size": T, "bias": True, "vocab_size": V}
+    torch.save({"model": nano(model, prefix), "model_args": arguments, "iter_num": 5}, tmp_path / "ckpt.pt")
+    assert format_of(tmp_path / "ckpt.pt") == "nanogpt"
+    found = read_checkpoint(tmp_path / "ckpt.pt")
+    assert found.skipped == {"lm_head.weight": "equal to the embedding"}
+    with torch.no_grad():
+        torch.testing.assert_close(to_transformers(found)(IDS).logits, model(IDS).logits, rtol=0, atol=1e-6)
+
+
+def test_a_nanogpt_without_biases_has_zeros(tmp_path: Path, to_transformers: Any) -> None:
+    model = make("gelu")
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("bias"):
+                weight.zero_()
+    state = {name: each for name, each in nano(model).items() if not name.endswith("bias")}
+    torch.save({"model": state, "model_args": {"n_head": H, "bias": False}}, tmp_path / "ckpt.pt")
+    with torch.no_grad():
+        again = to_transformers(read_checkpoint(tmp_path / "ckpt.pt"))
+        torch.testing.assert_close(again(IDS).logits, model(IDS).logits, rtol=0, atol=1e-6)
+
+
+def test_mingpt_with_its_config(tmp_path: Path, to_transformers: Any) -> None:
+    model = make("gelu_new")
+    state = {**nano(model), "transformer.h.0.attn.bias": torch.ones(1, 1, T, T).tril()}
+    state["lm_head.weight"] = state["lm_head.weight"] + 1
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(RunError, match=r'how many heads it has; write \{"n_head"'):
+        read_checkpoint(tmp_path / "model.pt")
+    (tmp_path / "config.json").write_text(json.dumps({"model": {"n_head": H}, "system": {}}), encoding="utf-8")
+    found = read_checkpoint(tmp_path / "model.pt")
+    assert found.skipped == {"transformer.h.0.attn.bias": "the causal mask, which is computed"}
+    assert not found.config["tie_word_embeddings"]
+    with torch.no_grad():
+        model.lm_head.weight = torch.nn.Parameter(state["lm_head.weight"])
+        torch.testing.assert_close(to_transformers(found)(IDS).logits, model(IDS).logits, rtol=0, atol=1e-6)
+
+
+def test_gpt_nano_sort_computes_its_published_values(published: Path, to_transformers: Any) -> None:
+    folder = published / "gpt-nano-sort"
+    values = json.loads((folder / "gpt-nano-sort-t0-partials.json").read_text())
+
+    def partial(name: str) -> torch.Tensor:
+        content = np.frombuffer(base64.b64decode(values[name]["data"]), np.float32).copy()
+        return torch.from_numpy(content).view(values[name]["shape"])
+
+    assert format_of(folder / "gpt-nano-sort-model.json") == "nanogpt"
+    found = read_checkpoint(folder / "gpt-nano-sort-model.json")
+    model = to_transformers(found)
+    with torch.no_grad():
+        ours = model(partial("idx").long(), output_hidden_states=True)
+    torch.testing.assert_close(ours.logits, partial("lm_head"), rtol=0, atol=1e-5)
+    for layer in (1, 2):  # the last one is given after the final norm
+        torch.testing.assert_close(ours.hidden_states[layer], partial(f"block{layer - 1}"), rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours.hidden_states[3], partial("ln_f"), rtol=0, atol=1e-5)
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path("/tmp/clearhead-was-here"),)
+
+
+def test_a_pickle_that_runs_code_is_refused(tmp_path: Path) -> None:
+    from clearhead.interop.formats.base.torch_file import load_torch
+
+    torch.save({"model": nano(make("gelu")), "model_args": Evil()}, tmp_path / "ckpt.pt")
+    assert format_of(tmp_path / "ckpt.pt") is None
+    with pytest.raises(RunError, match="holds Python objects that could run code"):
+        load_torch(tmp_path / "ckpt.pt")
+    assert not Path("/tmp/clearhead-was-here").exists()
+    (tmp_path / "plain.pt").write_bytes(pickle.dumps(Evil()))
+    assert format_of(tmp_path / "plain.pt") is None
+
+
+def test_damaged_json_is_one_sentence(tmp_path: Path) -> None:
+    value = {"shape": [9, 9], "dtype": "torch.float32", "data": base64.b64encode(bytes(8)).decode()}
+    (tmp_path / "m.json").write_text(json.dumps({"config": {"vocab_size": 3}, "transformer.wte.weight": value}))
+    with pytest.raises(RunError, match="not minGPT's weights as JSON"):
+        read_checkpoint(tmp_path / "m.json")
