@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,16 @@ import yaml
 from clearhead import config as configuration
 from clearhead.config import AnyConfig
 from clearhead.errors import ConfigError, RunError
-from clearhead.files import cache_folder, read_lines, read_tensors, write_errors, write_tensors, write_text
+from clearhead.files import (
+    cache_folder,
+    locked,
+    read_lines,
+    read_tensors,
+    remove_leftovers,
+    write_errors,
+    write_tensors,
+    write_text,
+)
 from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -39,6 +49,7 @@ BUNDLED = Path(__file__).parent / "bundled"  # the run directories that come wit
 FORMAT = "clearhead 1"
 NOT_SCORES = ("step", "part", "loss", "sample")  # keys of an evaluation in metrics.jsonl
 DATA = "data"  # the folder of a run that holds data which was given as Python objects
+LOCK = ".lock"  # is there while a process trains
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,7 @@ class Run:
         """A new directory; one that holds another run is refused."""
         if (path / "config.yaml").exists():
             raise ConfigError(f"{path} holds another run; go on with `clearhead resume {path}` or choose another --out")
-        if path.exists() and (not path.is_dir() or any(entry.name != DATA for entry in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(entry.name not in (DATA, LOCK) for entry in path.iterdir())):
             raise ConfigError(f"{path} exists and is not an empty folder; choose another --out")
         with write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -97,6 +108,17 @@ class Run:
             raise RunError(f"{path} is not a run directory: it has no config.yaml")
         return cls(path)
 
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Keep other processes from training in this directory, and clean up after one that was killed."""
+        with write_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        busy = f"{self.path}: another process is training in this folder; wait for it, or stop it"
+        with locked(self.path / LOCK, busy):
+            for folder in (self.path, self.checkpoints, self.path / "attention"):
+                remove_leftovers(folder)
+            yield
+
     @property
     def name(self) -> str:
         return self.path.resolve().name
@@ -109,6 +131,11 @@ class Run:
     def command(self) -> Path:
         """The file with the command that began the run."""
         return self.checkpoints / "command.txt"
+
+    @property
+    def data_files(self) -> Path:
+        """The file that says what the files of the data were when the run began."""
+        return self.checkpoints / "data.json"
 
     @property
     def converted(self) -> Path:
