@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+MAX_HEADER = 1 << 24  # bytes of the header of a safetensors file: some 100,000 tensors
+
+
 def cache_folder(part: str) -> Path:
     """The folder of one kind of cached files; everything in it can be made again."""
     if chosen := os.environ.get("CLEARHEAD_CACHE"):
@@ -83,15 +86,33 @@ def _sort_metadata(path: Path) -> None:
         file.write(text.ljust(size))
 
 
+def regular_file(path: Path, folder: Path) -> Path:
+    """The path of a file in `folder`, if it is one: no pipe or device, and no link that leads out of the folder."""
+    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+        raise RunError(f"{path} is a link to {path.resolve()}, outside of {folder}; copy the file instead")
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} is not a file")
+    return path
+
+
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     try:
+        _check_header(path)
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except (SafetensorError, OSError) as problem:
         raise RunError(f"{path} is damaged or not a safetensors file ({problem})") from None
+
+
+def _check_header(path: Path) -> None:
+    """Refuse a header that alone would take gigabytes to read."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+    if size > MAX_HEADER:
+        raise RunError(f"{path} is damaged or not a safetensors file (a header of {size:,} bytes)")
 
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:
@@ -102,9 +123,14 @@ def append_line(path: Path, record: Mapping[str, Any]) -> None:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a JSON lines file, none if it does not exist."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        with suppress(ValueError):
-            yield json.loads(line)
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    yield record
 
 
 def keep_lines(path: Path, size: int) -> int:

@@ -27,6 +27,7 @@ from tokenizers import models
 
 from clearhead.config import TokenizerKind
 from clearhead.errors import TextError, nearest
+from clearhead.text.patterns import check_patterns
 from clearhead.text.schemes import SCHEMES, SPECIALS, Corpus, byte_level, too_small
 
 # The types of the model and of the decoder in a tokenizer.json -> its kind.
@@ -53,6 +54,7 @@ class Tokenizer:
     stop: int  # the last output of a decoder
     mask: int  # replaces a token that is to be predicted
     cls: int  # its vector represents the whole sequence
+    max_id: int  # of all tokens
 
     def __init__(self, library: Library, origin: str = "tokenizer"):
         vocabulary = library.get_vocab(with_added_tokens=True)
@@ -65,7 +67,11 @@ class Tokenizer:
         kind = KINDS.get((parts["model"]["type"], str((parts["decoder"] or {}).get("type"))))
         if not ids or kind is None:
             raise TextError(f"{origin} is a tokenizer, but not one that clearhead made; train one with Tokenizer.train")
+        check_patterns(parts, origin)
+        library.no_padding()
+        library.no_truncation()
         self._library = library
+        self.max_id = max(vocabulary.values())
         self._library.encode_special_tokens = True  # text that spells a special token stays text
         self.pad, self.unknown, self.start, self.stop, self.mask, self.cls = ids
         self.kind: TokenizerKind = kind
@@ -126,7 +132,10 @@ class Tokenizer:
     def _from_json(cls, text: str, origin: str = "tokenizer") -> Tokenizer:
         try:
             library = Library.from_str(text)
-        except Exception as problem:  # the library raises plain exceptions
+        except BaseException as problem:
+            # The library raises plain exceptions, and one that is not even an Exception where its own code failed.
+            if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+                raise
             raise TextError(f"{origin} is not a tokenizer.json: {problem}") from None
         return cls(library, origin)
 
