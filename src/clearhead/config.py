@@ -172,7 +172,8 @@ def parse_yaml(text: str, origin: str) -> tuple[yaml.Node | None, Any]:
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{origin}{line}: not valid YAML ({getattr(problem, 'problem', None) or problem})") from None
+        reason = getattr(problem, "problem", None) or str(problem).partition("\n")[0]
+        raise ConfigError(f"{origin}{line}: not valid YAML ({reason})") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as problem:  # `!!int ''`, 2024-99-99
         raise ConfigError(f"{origin}: not valid YAML (a value that cannot be read: {_cut(problem)})") from None
 

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -88,10 +89,15 @@ def _sort_metadata(path: Path) -> None:
 
 def regular_file(path: Path, folder: Path) -> Path:
     """The path of a file in `folder`, if it is one: no pipe or device, and no link that leads out of the folder."""
-    if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
-        raise RunError(f"{path} is a link to {path.resolve()}, outside of {folder}; copy the file instead")
-    if path.exists() and not path.is_file():
-        raise RunError(f"{path} is not a file")
+    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise RunError(f"{path} is a link to {os.path.realpath(path)}, outside of {folder}; copy the file instead")
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise RunError(f"{path} is not a file")
+    except FileNotFoundError:
+        pass  # whoever opens it says so
+    except OSError as problem:
+        raise RunError(f"cannot read {path}: {problem.strerror or problem}") from None
     return path
 
 

@@ -91,6 +91,8 @@ class ModelMeta:
                 raise ValueError(f"{number!r:.40} is not a size")
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             raise ValueError("the labels are not a list of names")
+        if len(labels) != sizes.classes:
+            raise ValueError(f"{len(labels)} labels for classes={sizes.classes}")
         if sizes.pad and sizes.pad >= sizes.vocabulary:
             raise ValueError(f"pad={sizes.pad} is not among vocabulary={sizes.vocabulary} tokens")
         return cls(sizes, tuple(labels), usual)

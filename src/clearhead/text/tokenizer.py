@@ -27,7 +27,7 @@ from tokenizers import models
 
 from clearhead.config import TokenizerKind
 from clearhead.errors import TextError, nearest
-from clearhead.text.patterns import check_patterns
+from clearhead.text.safety import check_tokenizer
 from clearhead.text.schemes import SCHEMES, SPECIALS, Corpus, byte_level, too_small
 
 # The types of the model and of the decoder in a tokenizer.json -> its kind.
@@ -54,7 +54,6 @@ class Tokenizer:
     stop: int  # the last output of a decoder
     mask: int  # replaces a token that is to be predicted
     cls: int  # its vector represents the whole sequence
-    max_id: int  # of all tokens
 
     def __init__(self, library: Library, origin: str = "tokenizer"):
         vocabulary = library.get_vocab(with_added_tokens=True)
@@ -67,11 +66,7 @@ class Tokenizer:
         kind = KINDS.get((parts["model"]["type"], str((parts["decoder"] or {}).get("type"))))
         if not ids or kind is None:
             raise TextError(f"{origin} is a tokenizer, but not one that clearhead made; train one with Tokenizer.train")
-        check_patterns(parts, origin)
-        library.no_padding()
-        library.no_truncation()
         self._library = library
-        self.max_id = max(vocabulary.values())
         self._library.encode_special_tokens = True  # text that spells a special token stays text
         self.pad, self.unknown, self.start, self.stop, self.mask, self.cls = ids
         self.kind: TokenizerKind = kind
@@ -131,12 +126,15 @@ class Tokenizer:
     @classmethod
     def _from_json(cls, text: str, origin: str = "tokenizer") -> Tokenizer:
         try:
+            check_tokenizer(json.loads(text))
             library = Library.from_str(text)
         except BaseException as problem:
             # The library raises plain exceptions, and one that is not even an Exception where its own code failed.
             if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
                 raise
             raise TextError(f"{origin} is not a tokenizer.json: {problem}") from None
+        library.no_padding()
+        library.no_truncation()
         return cls(library, origin)
 
     def save(self, path: str | Path) -> None:
@@ -205,6 +203,11 @@ class Tokenizer:
         if token is None:
             raise TextError(f"there is no token {id}: this vocabulary has {len(self)}, counted from 0")
         return token
+
+    @property
+    def max_id(self) -> int:
+        """The highest id of a token."""
+        return max(self._library.get_vocab(with_added_tokens=True).values())
 
     def __len__(self) -> int:
         return self._library.get_vocab_size()

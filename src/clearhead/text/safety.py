@@ -1,10 +1,10 @@
-"""Whether the patterns of a tokenizer that somebody else made can be trusted to end.
+"""Whether a tokenizer that somebody else made can be trusted to end.
 
 The library matches regular expressions by backtracking: `(a+)+b` on thirty letters a takes hours. A pattern is refused
 if its time could grow faster than the square of the length of a text: where in one alternative two repetitions, or a
 repetition of a repetition, are followed by something that can fail to match, so that each combination is tried.
 
-    check_patterns(json.loads(tokenizer_json), "tokenizer.json")
+    check_tokenizer(json.loads(text))        before the library reads it
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clearhead.errors import TextError
-
 MAX_LENGTH = 2000  # characters of a pattern
 MAX_DEPTH = 20  # groups within groups
+SPARE_IDS = 100_000  # that no token has
 MAX_GROWTH = 64  # how many times as long replacements may make a text
 LETTERS = 10_000  # of the text for which tries are counted
 MAX_TRIES = 10 * LETTERS  # at each place of the text
@@ -29,18 +28,29 @@ _ESCAPE = re.compile(r"\\(?:[pPx]\{[^}]*\}|x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{4}|.)"
 _REFERENCE = re.compile(r"\\(?:[1-9]|[kg]<)")
 
 
-def check_patterns(tokenizer: dict[str, Any], origin: str) -> None:
-    """Raise an error for a pattern that could take forever, or replacements that make a text too long."""
+def check_tokenizer(tokenizer: Any) -> None:
+    """Raise a ValueError for a tokenizer.json on which the library could take forever, or all memory."""
+    _check_ids(tokenizer)
     growth = 1
     for part in _parts(tokenizer):
         pattern = part.get("Regex")
         if isinstance(pattern, str) and not is_fast(pattern):
-            raise TextError(f"{origin}: the pattern {pattern[:80]!r} could take forever on some text; replace it")
+            raise ValueError(f"the pattern {pattern[:80]!r} could take forever on some text; replace it")
         content = part.get("content")
         if part.get("type") == "Replace" and isinstance(content, str):
             growth *= max(1, len(content))
     if growth > MAX_GROWTH:
-        raise TextError(f"{origin}: its replacements make a text more than {MAX_GROWTH} times as long")
+        raise ValueError(f"its replacements make a text more than {MAX_GROWTH} times as long")
+
+
+def _check_ids(tokenizer: Any) -> None:
+    """Refuse ids far beyond the number of tokens: the library counts up to the highest."""
+    vocabulary = tokenizer.get("model", {}).get("vocab", {})
+    ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
+    ids += [token.get("id", 0) for token in tokenizer.get("added_tokens") or []]
+    highest = max((number for number in ids if isinstance(number, int)), default=0)
+    if highest > 2 * (len(ids) + len(vocabulary)) + SPARE_IDS:
+        raise ValueError(f"it has {len(ids):,} tokens, one of them with the id {highest}")
 
 
 def _parts(tokenizer: dict[str, Any]) -> Iterator[dict[str, Any]]:
