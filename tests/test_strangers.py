@@ -25,7 +25,7 @@ import clearhead
 from clearhead.errors import ClearheadError
 from clearhead.files import append_line, write_text
 from clearhead.run import ModelMeta, Run, Sizes, describe
-from clearhead.tasks import default_config, override_config, run_config
+from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.network import build_network, save_weights
 from clearhead.text import Tokenizer
 
@@ -223,7 +223,7 @@ def try_mutations(folder: Path, name: str, seeds: range) -> dict[str, int]:
         assert answer, f"{name}, seed {seed}: {done}: an empty sentence"
         counts["opened" if answer == "opened" else "refused"] += 1
         shutil.rmtree(folder / "run")
-    print(f"{name}: {counts}, slowest {slowest:.2f} s")  # noqa: T201 - the figure of the long run
+    print(f"{name}: {counts}, slowest {slowest:.2f} s")
     return counts
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from clearhead.data import catalogue
-from clearhead.data.catalogue import Entry, RemoteFile, archive_errors
+from clearhead.data.archives import unpack_tar
+from clearhead.data.catalogue import Entry, RemoteFile
 from clearhead.data.download import Report, checksum, download
 from clearhead.errors import DownloadError
 from clearhead.files import cache_folder, lock_file
@@ -54,18 +54,6 @@ def origin(entry: Entry) -> Origin | None:
     if _data_files(entry):
         return "$CLEARHEAD_DATA"
     return "cache" if _from_cache(entry) else "made" if entry.make else None
-
-
-def unpack_tar(archive_path: Path, folder: Path, report: Report) -> None:
-    """Unpack a whole tar archive; a member that would be written outside the folder is an error."""
-    size = archive_path.stat().st_size
-    with archive_errors(archive_path), archive_path.open("rb") as packed, tarfile.open(fileobj=packed) as archive:
-        position = 0
-        for member in archive:
-            archive.extract(member, folder, filter="data")
-            if packed.tell() != position:
-                position = packed.tell()
-                report(f"unpacking {archive_path.name}", position, size)
 
 
 def _data_files(entry: Entry) -> list[Path]:
