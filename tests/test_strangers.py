@@ -9,6 +9,8 @@ import copy
 import json
 import os
 import random
+import re
+import resource
 import shutil
 import signal
 import time
@@ -22,11 +24,11 @@ import torch
 import yaml
 
 import clearhead
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, ConfigError, RunError
 from clearhead.files import append_line, write_text
-from clearhead.run import ModelMeta, Run, Sizes, describe
-from clearhead.tasks import default_config, override_config
-from clearhead.tasks.base.network import build_network, save_weights
+from clearhead.run import ModelMeta, Run, Sizes, describe, read_card
+from clearhead.tasks import TASKS, default_config, override_config, run_config
+from clearhead.tasks.base.network import _AtMost, _outline, build_network, save_weights, tied_names
 from clearhead.text import Tokenizer
 
 TEXT = "we are eating bread and they are reading a good book about bread"
@@ -37,7 +39,7 @@ MODELS = {  # name -> task, settings, tokenizer
     "classify": ("classify", ["model.ngrams=2"], "word"),
     "tag": ("tag", ["model.norm=rms"], "wordpiece"),
     "vision": ("vision", [], None),
-    "caption": ("caption", [], "unigram"),
+    "caption": ("caption", ["data.max_length=5"], "unigram"),
     "rnn": ("lm", ["model.architecture=rnn"], "char"),
     "words": ("words", [], "word"),
 }
@@ -225,6 +227,132 @@ def try_mutations(folder: Path, name: str, seeds: range) -> dict[str, int]:
         shutil.rmtree(folder / "run")
     print(f"{name}: {counts}, slowest {slowest:.2f} s")
     return counts
+
+
+# --- what a stranger would try ---
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run", "lm")
+
+
+def with_settings(path: Path, **settings: int) -> None:
+    values = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
+    values["model"].update(settings)
+    (path / "config.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dim": 21_000, "layers": 100_000},
+        {"layers": 100_000},
+        {"inner": 10**9},
+        {"key_dim": 10**8, "value_dim": 10**8},
+        {"heads": 60_000, "key_dim": 10_000, "value_dim": 10_000},
+    ],
+    ids=str,
+)
+def test_a_model_far_larger_than_its_weights_is_refused_before_it_is_built(
+    stranger: Path, settings: dict[str, int]
+) -> None:
+    with_settings(stranger, **settings)
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    sentence = r"run: model\.safetensors does not fit config\.yaml: config\.yaml describes a far larger model$"
+    with pytest.raises(RunError, match=sentence):
+        clearhead.load(stranger)
+    assert time.perf_counter() - began < SECONDS
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
+
+
+@pytest.mark.parametrize("name", ["attention", "recurrent"])
+def test_every_own_model_fits_into_what_its_weights_allow(name: str) -> None:
+    for task in TASKS.builtin():
+        words = ["model.architecture=rnn"] if name == "recurrent" else ["model.positions=rotary"]
+        try:
+            config = override_config(default_config(task, "tiny"), words)
+        except ClearheadError:
+            continue  # it has no such setting
+        sizes = Sizes(vocabulary=31, classes=3, channels=3, height=8, width=8)
+        try:
+            network = build_network(config, sizes)
+        except ClearheadError:
+            continue
+        tied = tied_names(network)
+        stored = [tensor for each, tensor in network.state_dict().items() if each not in tied]
+        with _AtMost(3 * sum(tensor.numel() for tensor in stored) + 100_000, 2 * len(stored)):
+            _outline(config, sizes)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000, "it is nested more than 32 levels deep"),
+        ("- " * 40_000, "it is nested more than 32 levels deep"),
+        ("{a: " * 40_000, "it is nested more than 32 levels deep"),
+        ("a: &a [x, x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)), ""),
+        ("a: &a [1, *a]\n", "it has more than 50,000 values"),
+        ("x: " + "y" * 2_000_000, "it has 2,000,00[34] characters, more than 1,048,576"),
+        ("x: !!int ''\n", "a value that cannot be read"),
+        ("x: !!timestamp y\n", "a value that cannot be read"),
+        ("x: " + "9" * 5000, "a value that cannot be read"),
+    ],
+    ids=["brackets", "dashes", "braces", "laughs", "itself", "long", "number", "date", "digits"],
+)
+def test_yaml_that_would_exhaust_the_parser_is_one_sentence(stranger: Path, text: str, reason: str) -> None:
+    for name in ("config.yaml", "card.md"):
+        before = (stranger / name).read_bytes()
+        (stranger / name).write_text(text if name == "config.yaml" else f"---\n{text}\n---\n# x\n", encoding="utf-8")
+        with no_longer_than(SECONDS), pytest.raises(ConfigError, match=rf"{name}.*: not valid YAML \(.*{reason}"):
+            describe(stranger)
+        (stranger / name).write_bytes(before)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "tokenizer.json", "model.safetensors", "card.md", "metrics.jsonl"])
+def test_pipes_devices_and_links_out_of_the_folder_are_refused(stranger: Path, name: str, tmp_path: Path) -> None:
+    file = stranger / name
+    file.replace(tmp_path / "real")
+    os.mkfifo(file)
+    with no_longer_than(SECONDS):
+        assert re.search(rf"{name} is not a file|no config\.yaml", use(stranger))
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    with no_longer_than(SECONDS):
+        assert "outside of" in use(stranger)
+    file.unlink()
+    file.symlink_to(tmp_path / "real")
+    assert "outside of" in use(stranger)
+    file.unlink()
+    (tmp_path / "real").replace(stranger / "other")
+    file.symlink_to("other")  # it stays inside
+    assert use(stranger) == "opened"
+
+
+def test_the_configuration_of_a_run_reads_no_other_file(stranger: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.yaml").write_text("password: 123\n", encoding="utf-8")
+    (stranger / "config.yaml").write_text("base: ../secret.yaml\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"config\.yaml: base stands in a file") as raised:
+        run_config(Run(stranger))
+    assert "123" not in str(raised.value)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_network_is_refused(stranger: Path) -> None:
+    Tokenizer.train("bytes", [TEXT, "other words: übermäßig"], size=340).save(stranger / "tokenizer.json")
+    with pytest.raises(RunError, match=r"run: tokenizer\.json has \d+ tokens, and the network knows only \d+$"):
+        clearhead.load(stranger)
+
+
+def test_a_card_cannot_command_the_terminal(stranger: Path) -> None:
+    front = '---\nlicence: "free\\x1b]0;title\\x07"\nexamples: 3\nparameters: many\n---\n'
+    (stranger / "card.md").write_text(f"{front}# x\n\n\x1b[2Jtitle\n", encoding="utf-8")
+    found = describe(stranger)
+    assert "\x1b" not in read_card(stranger) + found.licence + found.title
+    assert found.examples == ()
+    assert found.parameters is None
+
+
+# --- mutations of every file ---
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -45,12 +45,16 @@ def check_tokenizer(tokenizer: Any) -> None:
 
 def _check_ids(tokenizer: Any) -> None:
     """Refuse ids far beyond the number of tokens: the library counts up to the highest."""
-    vocabulary = tokenizer.get("model", {}).get("vocab", {})
+    if not isinstance(tokenizer, dict) or not isinstance(tokenizer.get("model"), dict):
+        raise ValueError("it has no model")
+    vocabulary, added = tokenizer["model"].get("vocab") or {}, tokenizer.get("added_tokens") or []
+    if not isinstance(vocabulary, dict | list) or not isinstance(added, list):
+        raise ValueError("its vocabulary is not a list of tokens")
     ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
-    ids += [token.get("id", 0) for token in tokenizer.get("added_tokens") or []]
+    ids += [token.get("id") for token in added if isinstance(token, dict)]
     highest = max((number for number in ids if isinstance(number, int)), default=0)
-    if highest > 2 * (len(ids) + len(vocabulary)) + SPARE_IDS:
-        raise ValueError(f"it has {len(ids):,} tokens, one of them with the id {highest}")
+    if highest > 2 * (len(vocabulary) + len(added)) + SPARE_IDS:
+        raise ValueError(f"it has {len(vocabulary):,} tokens, one of them with the id {highest}")
 
 
 def _parts(tokenizer: dict[str, Any]) -> Iterator[dict[str, Any]]:

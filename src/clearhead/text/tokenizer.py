@@ -17,6 +17,7 @@ import lzma
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -125,14 +126,9 @@ class Tokenizer:
 
     @classmethod
     def _from_json(cls, text: str, origin: str = "tokenizer") -> Tokenizer:
-        try:
+        with library_errors(f"{origin} is not a tokenizer.json"):
             check_tokenizer(json.loads(text))
             library = Library.from_str(text)
-        except BaseException as problem:
-            # The library raises plain exceptions, and one that is not even an Exception where its own code failed.
-            if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
-                raise
-            raise TextError(f"{origin} is not a tokenizer.json: {problem}") from None
         library.no_padding()
         library.no_truncation()
         return cls(library, origin)
@@ -160,11 +156,12 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of many texts, on all cores."""
-        try:
-            return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
-        except TypeError:
-            wrong = next((text for text in texts if not isinstance(text, str) or _SURROGATE.search(text)), None)
-            raise TextError(f"cannot encode {wrong!r}: it is not a text of whole characters") from None
+        with library_errors("the tokenizer cannot encode this text"):
+            try:
+                return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
+            except TypeError:
+                wrong = next((text for text in texts if not isinstance(text, str) or _SURROGATE.search(text)), None)
+                raise TextError(f"cannot encode {wrong!r}: it is not a text of whole characters") from None
 
     def decode(self, ids: Iterable[int], keep_special: bool = False) -> str:
         """The text of token ids; special tokens except the unknown one are left out, unless `keep_special`."""
@@ -174,7 +171,8 @@ class Tokenizer:
         """The texts of many rows of token ids, on all cores."""
         silent = set[int]() if keep_special else {self.pad, self.start, self.stop, self.mask, self.cls}
         shown = [[int(index) for index in row if int(index) not in silent] for row in rows]
-        return self._library.decode_batch(shown, skip_special_tokens=False)
+        with library_errors("the tokenizer cannot decode these tokens"):
+            return self._library.decode_batch(shown, skip_special_tokens=False)
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text as strings for display."""
@@ -214,6 +212,20 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {len(self)} tokens)"
+
+
+@contextmanager
+def library_errors(what: str) -> Iterator[None]:
+    """Turn the errors of a tokenizer.json that the library cannot use into a TextError."""
+    try:
+        yield
+    except TextError:
+        raise
+    except BaseException as problem:
+        # The library raises plain exceptions, and one that is not even an Exception where its own code failed.
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+            raise
+        raise TextError(f"{what}: {problem}") from None
 
 
 def read_lines(path: Path) -> Iterator[str]:
