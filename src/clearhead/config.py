@@ -21,6 +21,11 @@ from clearhead.errors import ConfigError, nearest
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C takes a tenth of the time
 
+# What a YAML text may hold: enough for any configuration, and too little to exhaust stack or memory.
+MAX_CHARACTERS = 1 << 20
+MAX_DEPTH = 32
+MAX_NODES = 50_000  # an alias counts as much as what it stands for
+
 TokenizerKind = Literal["char", "word", "bpe", "bytes", "wordpiece", "unigram"]
 ScheduleName = Literal["inverse_sqrt", "cosine", "linear", "stable"]
 
@@ -151,16 +156,59 @@ def read_document(path: Path) -> Document:
 
 def parse_document(text: str, origin: str = "configuration") -> Document:
     """Read YAML text; `origin` is what errors call it."""
-    try:
-        tree = yaml.compose(text, Loader=LOADER)
-        values = yaml.load(text, Loader=LOADER) or {}
-    except yaml.YAMLError as problem:
-        mark = getattr(problem, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{origin}{line}: not valid YAML ({getattr(problem, 'problem', None) or problem})") from None
+    tree, values = parse_yaml(text, origin)
+    values = {} if values is None else values
     if not isinstance(values, dict):
         raise ConfigError(f"{origin}: expected `section:` headings with `key: value` lines below them")
     return Document(values, dict(_lines(tree, origin)) if tree else {}, origin)
+
+
+def parse_yaml(text: str, origin: str) -> tuple[yaml.Node | None, Any]:
+    """The nodes and the value of YAML text that anybody may have written; `origin` is what errors call it."""
+    try:
+        _check_size(text)
+        loader = LOADER(text)
+        tree = loader.get_single_node()
+        return tree, None if tree is None else loader.construct_document(tree)
+    except yaml.YAMLError as problem:
+        mark = getattr(problem, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        reason = getattr(problem, "problem", None) or str(problem).partition("\n")[0]
+        raise ConfigError(f"{origin}{line}: not valid YAML ({reason})") from None
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as problem:  # `!!int ''`, 2024-99-99
+        raise ConfigError(f"{origin}: not valid YAML (a value that cannot be read: {_cut(problem)})") from None
+
+
+def _check_size(text: str) -> None:
+    """Refuse nesting on which the parser would run out of stack, and aliases that stand for more than memory holds."""
+    if len(text) > MAX_CHARACTERS:
+        raise yaml.YAMLError(f"it has {len(text):,} characters, more than {MAX_CHARACTERS:,}")
+    sizes: dict[str | None, int] = {}  # nodes of each anchor
+    open_nodes: list[tuple[str | None, int]] = []  # of each open collection: its anchor, and the nodes before it
+    nodes = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            nodes += sizes.get(event.anchor, 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            nodes += 1
+            sizes[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, nodes))
+            nodes += 1
+            sizes[event.anchor] = MAX_NODES  # while it is open: a node that holds itself has no end
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            sizes[anchor] = nodes - before
+        if len(open_nodes) > MAX_DEPTH:
+            raise yaml.YAMLError(f"it is nested more than {MAX_DEPTH} levels deep")
+        if nodes > MAX_NODES:
+            raise yaml.YAMLError(f"it has more than {MAX_NODES:,} values")
+
+
+def _cut(value: object, most: int = 80) -> str:
+    """A value as an error quotes it."""
+    text = str(value)
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def override(config: ConfigT, assignments: Sequence[str]) -> ConfigT:
@@ -254,11 +302,11 @@ def _validated(kind: type[ConfigT], values: dict[str, Any], lines: Mapping[str, 
 def _sentence(kind: type[BaseModel], name: str, error: Any) -> str:
     if error["type"] == "extra_forbidden":
         known = [dotted for dotted, _, _ in describe(kind.model_validate({}))] + list(kind.model_fields)
-        return f"unknown setting {name}; {nearest(name, known)}"
+        return f"unknown setting {_cut(name)}; {nearest(_cut(name), known)}"
     if error["type"] == "value_error":
         return f"{name}: {error['ctx']['error']}" if name else str(error["ctx"]["error"])
     message = error["msg"][0].lower() + error["msg"][1:]
-    return f"{name}={error['input']}: {message}"
+    return f"{_cut(name)}={_cut(error['input'])}: {message}"
 
 
 def _lines(node: yaml.Node, origin: str, prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -267,7 +315,7 @@ def _lines(node: yaml.Node, origin: str, prefix: str = "") -> Iterator[tuple[str
         return
     seen: dict[str, int] = {}
     for key, value in node.value:
-        name, line = f"{prefix}{key.value}", key.start_mark.line + 1
+        name, line = f"{prefix}{_cut(key.value)}", key.start_mark.line + 1
         if name in seen:
             raise ConfigError(f"{origin}, line {line}: {name} is set twice; the first is on line {seen[name]}")
         seen[name] = line

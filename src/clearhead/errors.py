@@ -5,7 +5,8 @@
     ├── DataError       a file or a row that cannot be read; knows its path and line
     ├── DownloadError   a dataset that cannot be fetched or is not what it should be
     ├── RunError        a run directory, model or checkpoint that cannot be used or written
-    │   └── WrongTaskError  a model asked for what another task does
+    │   ├── WrongTaskError  a model asked for what another task does
+    │   └── InUseError      a run directory that another process is training in
     ├── EngineError     an engine that this machine lacks, or that cannot run a model as it is asked to
     ├── TextError       a tokenizer that cannot be trained, read or applied
     ├── ProbeError      a part of a model that cannot be looked at: no such layer, head, token or probe
@@ -55,6 +56,10 @@ class RunError(ClearheadError):
 
 class WrongTaskError(RunError, AttributeError):
     """A model was asked for what a model of another task does; an AttributeError too, so that hasattr is False."""
+
+
+class InUseError(RunError):
+    """A file or folder that another process has locked."""
 
 
 class EngineError(ClearheadError):

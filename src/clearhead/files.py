@@ -2,24 +2,34 @@
 
 with write_errors(path): ...             a full disk or a forbidden folder becomes a RunError
 write_text, write_tensors                the file appears under its name only when it is complete and synced
-append_line, read_lines                  JSON lines; a line that a killed process left unfinished is skipped
+append_line, read_lines, keep_lines      JSON lines; a line that a killed process left unfinished is skipped
+remove_leftovers(folder)                 what writes that were killed have left there
+with locked(path, "… is in use"): ...    one process at a time; the operating system frees the lock of a killed one
 cache_folder("downloads")                $CLEARHEAD_CACHE, or the operating system's cache folder
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
+import shutil
+import stat
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from clearhead.errors import RunError
+from clearhead.errors import InUseError, RunError
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+MAX_HEADER = 1 << 24  # bytes of the header of a safetensors file: some 100,000 tensors
 
 
 def cache_folder(part: str) -> Path:
@@ -77,15 +87,38 @@ def _sort_metadata(path: Path) -> None:
         file.write(text.ljust(size))
 
 
+def regular_file(path: Path, folder: Path) -> Path:
+    """The path of a file in `folder`, if it is one: no pipe or device, and no link that leads out of the folder."""
+    if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise RunError(f"{path} is a link to {os.path.realpath(path)}, outside of {folder}; copy the file instead")
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise RunError(f"{path} is not a file")
+    except FileNotFoundError:
+        pass  # whoever opens it says so
+    except OSError as problem:
+        raise RunError(f"cannot read {path}: {problem.strerror or problem}") from None
+    return path
+
+
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file."""
     from safetensors import SafetensorError, safe_open
 
     try:
+        _check_header(path)
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
     except (SafetensorError, OSError) as problem:
         raise RunError(f"{path} is damaged or not a safetensors file ({problem})") from None
+
+
+def _check_header(path: Path) -> None:
+    """Refuse a header that alone would take gigabytes to read."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+    if size > MAX_HEADER:
+        raise RunError(f"{path} is damaged or not a safetensors file (a header of {size:,} bytes)")
 
 
 def append_line(path: Path, record: Mapping[str, Any]) -> None:
@@ -96,9 +129,33 @@ def append_line(path: Path, record: Mapping[str, Any]) -> None:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The records of a JSON lines file, none if it does not exist."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        with suppress(ValueError):
-            yield json.loads(line)
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    yield record
+
+
+def keep_lines(path: Path, size: int) -> int:
+    """Cut a JSON lines file to its whole records within the first `size` bytes; returns how many bytes are missing.
+
+    A file that was not synced before the power failed can be shorter than it was, or end in zeros.
+    """
+    before = path.read_bytes() if path.is_file() else b""
+    kept = b"".join(line for line in before[:size].splitlines(keepends=True) if _is_record(line))
+    if kept != before:
+        with _replacing(path) as temporary:
+            temporary.write_bytes(kept)
+    return size - len(kept)
+
+
+def _is_record(line: bytes) -> bool:
+    with suppress(ValueError, RecursionError):
+        return line.endswith(b"\n") and isinstance(json.loads(line), dict)
+    return False
 
 
 def sync(path: Path) -> None:
@@ -125,3 +182,82 @@ def _replacing(path: Path) -> Iterator[Path]:
             sync(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete the temporary files and folders of writes that were killed; nobody may be writing there."""
+    for path in folder.glob(".*"):
+        if _LEFTOVER.fullmatch(path.name):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+
+
+_LEFTOVER = re.compile(r"\..+\.(\d+|part)")  # .NAME.PID of a file, .NAME.part of a folder
+
+
+# --- locks ---
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock of this file; if another process has it, raise `busy` and who it is."""
+    with write_errors(path):
+        file = _open_lock(path, busy)
+    with file:
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+
+def _open_lock(path: Path, busy: str) -> IO[str]:
+    """The locked file, with the process that holds it written in."""
+    while True:
+        file = path.open("a+", encoding="utf-8")
+        if not lock_file(file, wait=False):
+            file.seek(0)
+            owner = file.read(100).strip()
+            file.close()
+            raise InUseError(f"{busy} ({owner})" if owner else busy)
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                break
+        file.close()  # its owner deleted it when it was done: lock the new one
+    file.truncate(0)
+    host = os.environ.get("COMPUTERNAME", "") if sys.platform == "win32" else os.uname().nodename
+    file.write(f"process {os.getpid()} on {host}")
+    file.flush()
+    return file
+
+
+if sys.platform == "win32":
+
+    def lock_file(file: IO[str], wait: bool) -> bool:
+        """Lock an open file until it is closed; False if another process has locked it and we do not wait."""
+        import msvcrt
+
+        while True:
+            try:
+                file.seek(1000)  # not the name of the owner, which others read
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+                return True
+            except OSError:
+                if not wait:
+                    return False
+                time.sleep(0.1)
+
+else:
+
+    def lock_file(file: IO[str], wait: bool) -> bool:
+        """Lock an open file until it is closed; False if another process has locked it and we do not wait."""
+        import fcntl
+
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as problem:
+            if problem.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+                raise
+            # A file system without locks: there is nothing to wait for.
+        return True

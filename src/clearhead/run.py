@@ -19,17 +19,27 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from clearhead import config as configuration
 from clearhead.config import AnyConfig
 from clearhead.errors import ConfigError, RunError
-from clearhead.files import cache_folder, read_lines, read_tensors, write_errors, write_tensors, write_text
+from clearhead.files import (
+    cache_folder,
+    locked,
+    read_lines,
+    read_tensors,
+    regular_file,
+    remove_leftovers,
+    write_errors,
+    write_tensors,
+    write_text,
+)
 from clearhead.registry import Registry
 from clearhead.text import Tokenizer
 
@@ -40,6 +50,9 @@ BUNDLED = Path(__file__).parent / "bundled"  # the run directories that come wit
 FORMAT = "clearhead 1"
 NOT_SCORES = ("step", "part", "loss", "sample")  # keys of an evaluation in metrics.jsonl
 DATA = "data"  # the folder of a run that holds data which was given as Python objects
+MAX_TEXT = 1 << 22  # bytes of config.yaml or card.md
+MAX_SIZE = 1 << 31  # no size of a model reaches this
+LOCK = ".lock"  # is there while a process trains
 
 
 @dataclass(frozen=True)
@@ -68,9 +81,22 @@ class ModelMeta:
 
     @classmethod
     def from_json(cls, text: str) -> ModelMeta:
-        """Read what `to_json` wrote; the first version's files do not have every key."""
-        values = json.loads(text)
-        return cls(Sizes(**values["sizes"]), tuple(values["labels"]), values.get("usual", 0))
+        """Read what `to_json` wrote; the first version's files do not have every key. Anything else is a ValueError."""
+        try:
+            values = json.loads(text)
+            sizes, labels, usual = Sizes(**values["sizes"]), values["labels"], values.get("usual", 0)
+        except (TypeError, KeyError, AttributeError, RecursionError) as problem:
+            raise ValueError(f"unexpected values: {problem}") from None
+        for number in (*asdict(sizes).values(), usual):
+            if type(number) is not int or not 0 <= number < MAX_SIZE:
+                raise ValueError(f"{number!r:.40} is not a size")
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            raise ValueError("the labels are not a list of names")
+        if len(labels) != sizes.classes:
+            raise ValueError(f"{len(labels)} labels for classes={sizes.classes}")
+        if sizes.pad and sizes.pad >= sizes.vocabulary:
+            raise ValueError(f"pad={sizes.pad} is not among vocabulary={sizes.vocabulary} tokens")
+        return cls(sizes, tuple(labels), usual)
 
 
 @dataclass(frozen=True)
@@ -84,7 +110,7 @@ class Run:
         """A new directory; one that holds another run is refused."""
         if (path / "config.yaml").exists():
             raise ConfigError(f"{path} holds another run; go on with `clearhead resume {path}` or choose another --out")
-        if path.exists() and (not path.is_dir() or any(entry.name != DATA for entry in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(entry.name not in (DATA, LOCK) for entry in path.iterdir())):
             raise ConfigError(f"{path} exists and is not an empty folder; choose another --out")
         with write_errors(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -97,6 +123,17 @@ class Run:
         if not (path / "config.yaml").is_file():
             raise RunError(f"{path} is not a run directory: it has no config.yaml")
         return cls(path)
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Keep other processes from training in this directory, and clean up after one that was killed."""
+        with write_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        busy = f"{self.path}: another process is training in this folder; wait for it, or stop it"
+        with locked(self.path / LOCK, busy):
+            for folder in (self.path, self.checkpoints, self.path / "attention"):
+                remove_leftovers(folder)
+            yield
 
     @property
     def name(self) -> str:
@@ -112,6 +149,11 @@ class Run:
         return self.checkpoints / "command.txt"
 
     @property
+    def data_files(self) -> Path:
+        """The file that says what the files of the data were when the run began."""
+        return self.checkpoints / "data.json"
+
+    @property
     def converted(self) -> Path:
         """Where copies for other engines are kept: in the run, or in the cache for one that comes with the package."""
         return cache_folder("ct2") / self.path.name if self.path.parent == BUNDLED else self.path / "ct2"
@@ -125,18 +167,37 @@ class Run:
 
     def load_weights(self) -> tuple[dict[str, Tensor], ModelMeta]:
         """The finished weights as they are stored: a weight that two parts share is there once."""
-        path = self.path / "model.safetensors"
+        path = self.file("model.safetensors")
         if not path.is_file():
             raise RunError(f"{self.path} has no model yet; finish it with `clearhead resume {self.path}`")
         tensors, metadata = read_tensors(path)
         if metadata.get("format") != FORMAT:
             raise RunError(f"{path} was written by another version ({metadata.get('format', 'unknown')})")
-        return tensors, ModelMeta.from_json(metadata["facts"])
+        try:
+            return tensors, ModelMeta.from_json(metadata.get("facts", ""))
+        except ValueError as problem:
+            raise RunError(f"{path} is damaged: its metadata has {problem}") from None
 
     def load_tokenizer(self) -> Tokenizer | None:
         """The run's tokenizer; None for a model that reads no text, or before there is one."""
-        path = self.path / "tokenizer.json"
+        path = self.file("tokenizer.json")
         return Tokenizer.load(path) if path.exists() else None
+
+    def file(self, name: str) -> Path:
+        """The path of one of its files; one that is not a file, or leads out of the directory, is an error."""
+        return regular_file(self.path / name, self.path)
+
+    def read_text(self, name: str) -> str:
+        """A short text file of its own."""
+        path = self.file(name)
+        try:
+            if path.stat().st_size > MAX_TEXT:
+                raise RunError(f"{path} is larger than {MAX_TEXT:,} bytes")
+            return path.read_text(encoding="utf-8")
+        except OSError as problem:
+            raise RunError(f"cannot read {path}: {problem.strerror or problem}") from None
+        except UnicodeDecodeError:
+            raise RunError(f"{path} is not a text file") from None
 
 
 # --- run directories that come with the package ---
@@ -199,37 +260,52 @@ class Description:
 
 def describe(path: Path) -> Description:
     """What the files of a run directory say of it."""
-    facts, text = split_card(read_card(path))
-    evaluations = [line for line in read_lines(path / "metrics.jsonl") if line.get("part") == "validation"]
+    run = Run(path)
+    facts, text = split_card(read_card(path), str(path / "card.md"))
+    lines = read_lines(run.file("metrics.jsonl"))
+    evaluations = [line for line in lines if line.get("part") == "validation"]
     measured: dict[str, Any] = evaluations[-1] if evaluations else {}
-    lines = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    paragraphs = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    config = configuration.parse_document(run.read_text("config.yaml"), str(path / "config.yaml"))
+    examples = facts.get("examples")
     return Description(
         name=path.name,
-        task=str(configuration.read_document(path / "config.yaml").values.get("task", "")),
-        title=next(lines, ""),
-        parameters=facts.get("parameters"),
+        task=str(config.values.get("task", "")),
+        title=printable(next(paragraphs, "")),
+        parameters=facts["parameters"] if type(facts.get("parameters")) is int else None,
         size=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
-        licence=str(facts.get("licence", "")),
-        loss=measured.get("loss"),
-        scores={name: value for name, value in measured.items() if name not in NOT_SCORES},
-        sample=measured.get("sample", ""),
-        examples=tuple(facts.get("examples") or ()),
-        passage=str(facts.get("passage") or ""),
+        licence=printable(facts.get("licence", "")),
+        loss=measured["loss"] if _is_number(measured.get("loss")) else None,
+        scores={name: value for name, value in measured.items() if name not in NOT_SCORES and _is_number(value)},
+        sample=printable(measured.get("sample", "")),
+        examples=tuple(map(printable, examples)) if isinstance(examples, list) else (),
+        passage=printable(facts.get("passage") or ""),
     )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def printable(value: object) -> str:
+    """A text without the control characters that would command a terminal."""
+    return _CONTROL.sub("�", str(value))
+
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def read_card(path: Path) -> str:
     """The text of card.md."""
-    try:
-        return (path / "card.md").read_text(encoding="utf-8")
-    except OSError:
-        raise RunError(f"{path} has no card.md: a training writes it when it is finished") from None
+    if not (path / "card.md").exists():
+        raise RunError(f"{path} has no card.md: a training writes it when it is finished")
+    return printable(Run(path).read_text("card.md"))
 
 
-def split_card(card: str) -> tuple[dict[str, Any], str]:
-    """The facts of a card's YAML front matter, and the text below it."""
+def split_card(card: str, origin: str = "card.md") -> tuple[dict[str, Any], str]:
+    """The facts of a card's YAML front matter, and the text below it; `origin` is what errors call it."""
     if card.startswith("---\n") and (end := card.find("\n---\n")) > 0:
-        facts = yaml.safe_load(card[4:end])
+        _, facts = configuration.parse_yaml(card[4 : end + 1], origin)
         return facts if isinstance(facts, dict) else {}, card[end + 5 :]
     return _facts_of_table(card), card
 
@@ -239,4 +315,4 @@ def _facts_of_table(card: str) -> dict[str, Any]:
     rows = [line.strip("|").split("|") for line in card.splitlines() if line.startswith("|")]
     facts: dict[str, Any] = {row[0].strip(): row[1].strip() for row in reversed(rows) if len(row) > 1}
     parameters = str(facts.get("parameters", "")).replace(",", "")
-    return {**facts, "parameters": int(parameters) if parameters.isdigit() else None}
+    return {**facts, "parameters": int(parameters) if re.fullmatch(r"[0-9]{1,18}", parameters) else None}

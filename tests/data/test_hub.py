@@ -23,7 +23,7 @@ from string import ascii_lowercase
 import numpy as np
 import pytest
 
-from clearhead.data import catalogue, download, hub, read
+from clearhead.data import archives, catalogue, download, hub, read
 from clearhead.data.catalogue import (
     CATALOGUE,
     INVENTED_LENGTH,
@@ -433,6 +433,62 @@ def test_traversal_member_of_a_tar_is_refused(data_folder: Path, cache: Path, tm
         hub.get(entry(local=("toy/toy.tar.xz",)))
     assert names(cache) == []
     assert not [path for path in tmp_path.rglob("*") if "evil" in path.name]
+
+
+@pytest.mark.parametrize("name", ["/evil.txt", "a/../../evil.txt", "C:/evil.txt", "..\\\\evil.txt", "\\\\evil.txt"])
+def test_names_that_lead_out_of_the_folder_are_refused(tmp_path: Path, name: str) -> None:
+    write_tar(tmp_path / "toy.tar.gz", {name: b"evil"})
+    (tmp_path / "out").mkdir()
+    with pytest.raises(DownloadError, match=r"evil\.txt' lies outside the destination; the archive is not safe"):
+        archives.unpack_tar(tmp_path / "toy.tar.gz", tmp_path / "out", lambda *_: None)
+    assert not list((tmp_path / "out").rglob("*"))
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
+    with tarfile.open(tmp_path / "toy.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo("odd")
+        member.type, member.linkname = kind, "good.txt"
+        archive.addfile(member)
+    with pytest.raises(DownloadError, match=r"'odd' is neither a file nor a folder; the archive is not safe"):
+        archives.unpack_tar(tmp_path / "toy.tar.gz", tmp_path, lambda *_: None)
+    assert not (tmp_path / "odd").is_symlink()
+
+
+def test_an_archive_that_grows_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_SPARE", 1000)
+    write_tar(tmp_path / "toy.tar.xz", {"zeros.txt": bytes(200_000)})  # some 300 bytes
+    with pytest.raises(DownloadError, match=r"bytes become more than 200,000; the archive is not safe"):
+        archives.unpack_tar(tmp_path / "toy.tar.xz", tmp_path / "out", lambda *_: None)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros.txt", bytes(200_000))
+    (tmp_path / "toy.zip").write_bytes(packed.getvalue())
+    for recipe in (catalogue.copy_members({"a": "zeros.txt"}), catalogue.copy_pairs("a", "zeros.txt")):
+        with pytest.raises(DownloadError, match=r"bytes become more than 200,000; the archive is not safe"):
+            recipe.make(tmp_path / "toy.zip", tmp_path)
+    assert not (tmp_path / "a").exists()
+
+
+def test_an_archive_of_too_many_entries_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_ENTRIES", 7)
+    write_tar(tmp_path / "toy.tar.gz", {f"{number}.txt": b"" for number in range(8)})
+    with pytest.raises(DownloadError, match=r"it has more than 7 entries; the archive is not safe"):
+        archives.unpack_tar(tmp_path / "toy.tar.gz", tmp_path / "out", lambda *_: None)
+
+
+def test_folders_and_files_of_a_tar_land_in_the_folder(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "toy.tar.gz", "w:gz") as archive:
+        folder = tarfile.TarInfo("./a/b")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o000
+        archive.addfile(folder)
+        file = tarfile.TarInfo("a/b/c.txt")
+        file.size, file.mode = 3, 0o4777
+        archive.addfile(file, io.BytesIO(b"abc"))
+    archives.unpack_tar(tmp_path / "toy.tar.gz", tmp_path / "out", lambda *_: None)
+    made = tmp_path / "out" / "a" / "b" / "c.txt"
+    assert made.read_bytes() == b"abc"
+    assert not made.stat().st_mode & 0o7111  # no archive makes a program
 
 
 def test_broken_tar_is_one_sentence(data_folder: Path, cache: Path) -> None:

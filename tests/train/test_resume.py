@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +19,7 @@ import pytest
 import torch
 
 from clearhead.config import AnyConfig, dump
-from clearhead.errors import ConfigError, RunError
+from clearhead.errors import ConfigError, InUseError, RunError
 from clearhead.files import read_tensors
 from clearhead.run import Run
 from clearhead.tasks import default_config, override_config
@@ -155,6 +157,209 @@ def test_an_incomplete_state_and_leftovers_of_a_kill_are_ignored(
     assert files(run) == whole
 
 
+def test_damaged_checkpoints_neither_count_nor_displace_whole_ones(
+    config: AnyConfig, whole: dict[str, object], tmp_path: Path
+) -> None:
+    run, notes = tmp_path / "stopped", []
+    with pytest.raises(StoppedError):
+        run_training(config, run, "test", stopping_at(14))
+    for each in checkpoints.saved(run / "checkpoints"):  # of the steps 12 and 8
+        (each / "optimizer.safetensors").write_bytes(b"damaged")
+    with pytest.raises(StoppedError):
+        resume(run, stopping_at(6))  # from the beginning
+    assert [each.name for each in checkpoints.saved(run / "checkpoints")] == ["step-00000004"]
+    assert not list((run / "checkpoints").glob("damaged-*"))  # the first whole one replaced them
+    resume(run, Callbacks(on_note=notes.append))
+    assert notes == ["continuing after step 4"]
+    assert [each.name for each in checkpoints.saved(run / "checkpoints")] == ["step-00000018", "step-00000016"]
+    assert files(run) == whole
+
+
+def test_a_damaged_checkpoint_between_whole_ones_does_not_count(config: AnyConfig, tmp_path: Path) -> None:
+    config, run = override_config(config, ["train.keep=3"]), tmp_path / "stopped"
+    with pytest.raises(StoppedError):
+        run_training(config, run, "test", stopping_at(14))
+    (run / "checkpoints" / "step-00000008" / "weights.safetensors").unlink()
+    with pytest.raises(StoppedError):
+        resume(run, stopping_at(17))
+    steps = [each.name[-2:] for each in checkpoints.saved(run / "checkpoints")]
+    assert steps == ["16", "12", "04"]
+
+
+def test_a_changed_state_is_damage(config: AnyConfig, whole: dict[str, object], tmp_path: Path) -> None:
+    run, notes = tmp_path / "stopped", []
+    with pytest.raises(StoppedError):
+        run_training(config, run, "test", stopping_at(14))
+    state = checkpoints.saved(run / "checkpoints")[0] / "state.json"
+    state.write_text(
+        re.sub(r'"position": (\d)', r'"position": 1\1', state.read_text(encoding="utf-8")), encoding="utf-8"
+    )
+    resume(run, Callbacks(on_note=notes.append))
+    assert notes[0] == f"checkpoint {state.parent} is damaged: state.json has changed; skipped"
+    assert files(run) == whole
+
+
+def test_a_checkpoint_of_another_version_is_not_replaced(config: AnyConfig, tmp_path: Path) -> None:
+    run = tmp_path / "stopped"
+    with pytest.raises(StoppedError):
+        run_training(config, run, "test", stopping_at(14))
+    state = checkpoints.saved(run / "checkpoints")[0] / "state.json"
+    document = json.loads(state.read_text(encoding="utf-8"))
+    del document["checksum"]
+    state.write_text(json.dumps({**document, "version": 99}), encoding="utf-8")
+    with pytest.raises(RunError, match=r"was written by another version \(99"):
+        resume(run)
+    assert state.is_file()
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros"])
+def test_metrics_that_a_power_failure_damaged_are_repaired(config: AnyConfig, tmp_path: Path, damage: str) -> None:
+    run, notes = tmp_path / "stopped", []
+    with pytest.raises(StoppedError):
+        run_training(config, run, "test", stopping_at(14))
+    metrics = run / "metrics.jsonl"
+    before = metrics.read_bytes()
+    first = before.index(b'{"step": 11')
+    metrics.write_bytes(before[: first + 9] if damage == "cut" else before[:first] + bytes(len(before) - first))
+    resume(run, Callbacks(on_note=notes.append))
+    text = metrics.read_text(encoding="utf-8")
+    assert "\0" not in text
+    steps = [line["step"] for line in map(json.loads, text.splitlines()) if line["part"] == "train"]
+    assert steps == [*range(1, 11), *range(13, 19)]  # 11 and 12 are lost: their lines are not made again
+    [note] = [note for note in notes if "lacks" in note]
+    assert re.fullmatch(r".*metrics\.jsonl lacks \d+ bytes that were lost before step 12", note)
+
+
+def test_the_metrics_are_on_the_disk_before_a_checkpoint_counts_on_them(
+    config: AnyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr("clearhead.train.loop.sync", lambda path: order.append(path.name))
+    real = checkpoints.save
+    monkeypatch.setattr(checkpoints, "save", lambda *a: order.append("save") or real(*a))  # type: ignore[func-returns-value]
+    run_training(config, tmp_path / "run", "test")
+    assert order == ["metrics.jsonl", "save"] * 5  # steps 4, 8, 12, 16 and 18
+
+
+def test_a_second_process_in_one_folder_is_refused(config: AnyConfig, tmp_path: Path) -> None:
+    run, refused = tmp_path / "run", []
+    sentence = r"another process is training in this folder; wait for it, or stop it \(process \d+ on"
+
+    def try_too(found: object, _progress: object) -> None:
+        if found.step == 5:  # type: ignore[attr-defined]
+            for attempt in (lambda: resume(run), lambda: run_training(config, run, "test")):
+                with pytest.raises(InUseError, match=sentence):
+                    attempt()
+                refused.append(sorted(path.name for path in run.iterdir()))
+
+    run_training(config, run, "test", Callbacks(on_step=try_too))
+    assert len(refused) == 2
+    assert all("config.yaml" in names and ".lock" in names for names in refused)
+    assert not (run / ".lock").exists()
+    resume(run)
+
+
+def test_the_lock_of_a_killed_process_is_free(config: AnyConfig, tmp_path: Path) -> None:
+    Run.create(tmp_path / "run", config)
+    holder = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
+    with subprocess.Popen(holder, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        with pytest.raises(InUseError, match=f"process {process.pid} on"):
+            resume(tmp_path / "run")
+        process.kill()
+    assert (tmp_path / "run" / ".lock").exists()
+    with Run(tmp_path / "run").training():
+        pass
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from clearhead.run import Run
+with Run(Path(sys.argv[1])).training():
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_killed_writes_left_is_removed(config: AnyConfig, whole: dict[str, object], tmp_path: Path) -> None:
+    run = tmp_path / "stopped"
+    with pytest.raises(StoppedError):
+        run_training(config, run, "test", stopping_at(10))
+    left = ["checkpoints/.best.safetensors.123", ".model.safetensors.45", "attention/.step-00000007.safetensors.6"]
+    for name in left:
+        (run / name).write_bytes(bytes(7))
+    (run / "checkpoints" / ".step-00000012.part").mkdir()
+    (run / ".hidden").touch()  # somebody's own
+    resume(run)
+    assert not [name for name in (*left, "checkpoints/.step-00000012.part") if (run / name).exists()]
+    assert (run / ".hidden").exists()
+    assert files(run) == whole
+
+
+def test_a_folder_that_a_killed_start_left_can_be_used(config: AnyConfig, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in (".lock", ".config.yaml.77"):
+        (run / name).touch()
+    run_training(override_config(config, ["train.max_steps=1"]), run, "test")
+    assert not (run / ".config.yaml.77").exists()
+
+
+@pytest.mark.parametrize("same_lengths", [True, False])
+def test_data_that_changed_is_noticed_and_named(config: AnyConfig, tmp_path: Path, same_lengths: bool) -> None:
+    run, notes, data = tmp_path / "stopped", [], tmp_path / "pairs.tsv"
+    with pytest.raises(StoppedError):
+        run_training(config, run, "test", stopping_at(6))
+    text = data.read_text(encoding="utf-8")
+    data.write_text(text.replace("a i a", "a j a") if same_lengths else text[:-100], encoding="utf-8")
+    if same_lengths:
+        resume(run, Callbacks(on_note=notes.append))
+        assert f"{data} has changed since the training began: its result may be another" in notes
+    else:
+        with pytest.raises(RunError, match=rf"{data} has changed; .*continue with the same data"):
+            resume(run)
+
+
+def test_data_that_was_only_touched_has_not_changed(config: AnyConfig, tmp_path: Path) -> None:
+    run, notes, data = tmp_path / "stopped", [], tmp_path / "pairs.tsv"
+    with pytest.raises(StoppedError):
+        run_training(config, run, "test", stopping_at(6))
+    os.utime(data, (1, 1))
+    resume(run, Callbacks(on_note=notes.append))
+    assert notes == ["continuing after step 4"]
+
+
+def test_a_checkpoint_that_does_not_fit_the_configuration_is_one_sentence(config: AnyConfig, tmp_path: Path) -> None:
+    run = tmp_path / "stopped"
+    with pytest.raises(StoppedError):
+        run_training(config, run, "test", stopping_at(6))
+    path = run / "config.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("dim: 16", "dim: 20"), encoding="utf-8")
+    with pytest.raises(
+        RunError, match=r"the checkpoint of step 4 does not fit config\.yaml \(size mismatch.*change config"
+    ):
+        resume(run)
+
+
+@pytest.mark.parametrize("settings", [[], ["train.patience=1", "train.learning_rate=1e-9", "train.matrix_rate=1e-9"]])
+def test_an_interrupt_after_an_evaluation_does_not_repeat_it(
+    config: AnyConfig, tmp_path: Path, settings: list[str]
+) -> None:
+    config = override_config(config, settings)
+    run_training(config, tmp_path / "whole", "test")
+
+    def interrupt(step: int, _found: object) -> None:
+        if step == (14 if settings else 7):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_training(config, tmp_path / "stopped", "test", Callbacks(on_evaluation=interrupt))
+    resume(tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
 def test_resuming_a_finished_run_changes_nothing(config: AnyConfig, tmp_path: Path) -> None:
     run_training(config, tmp_path / "run", "test")
     before = files(tmp_path / "run")
@@ -247,10 +452,35 @@ def test_a_full_disk_is_one_sentence_and_nothing_is_lost(
                 while True:
                     file.write(bytes(1000))
 
-    with pytest.raises(RunError, match=r"cannot write .*: .*[Nn]o space left on device"):
+    with pytest.raises(RunError, match=r"cannot write .*: .*[Nn]o space left on device") as raised:
         run_training(config, run, "test", Callbacks(on_step=fill))
+    assert not list((run / "checkpoints").glob(".*"))  # no half checkpoint takes up the rest of the disk
+    assert "\n" not in str(raised.value)
     assert checkpoints.saved(run / "checkpoints")[0].name == "step-00000008"
     filler.unlink()
+    resume(run)
+    assert files(run) == whole
+
+
+def test_a_failed_write_says_what_is_kept(
+    config: AnyConfig, whole: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, real = tmp_path / "run", checkpoints.write_tensors
+
+    def full(path: Path, *rest: object) -> None:
+        if "step-00000008" in str(path) and path.name.startswith("optimizer"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(checkpoints, "write_tensors", full)
+    sentence = (
+        f"cannot save step 8, and training stops (cannot write {run / 'checkpoints'}: No space left on device); "
+        f"step-00000004 is kept; make room, then `clearhead resume {run}`"
+    )
+    with pytest.raises(RunError, match=f"^{re.escape(sentence)}$"):
+        run_training(config, run, "test")
+    assert [path.name for path in (run / "checkpoints").glob("*step*")] == ["step-00000004"]
+    monkeypatch.undo()
     resume(run)
     assert files(run) == whole
 

@@ -10,13 +10,10 @@ single members are copied to names given here.
 
 from __future__ import annotations
 
-import lzma
 import shutil
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -26,6 +23,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data.archives import archive_errors, check_unpacked
 from clearhead.data.treaties import treaties
 from clearhead.errors import ConfigError, DownloadError, nearest
 
@@ -34,7 +32,7 @@ MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 TATOEBA_LICENCE = "CC BY 2.0 FR: name Tatoeba in the card of a model trained on it"
 CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR_SHAPE = (3, 32, 32)  # (C, H, W): one byte of class, then the planes of red, green and blue
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, KeyError)
+MAX_BATCH = 1 << 26  # bytes of a file of CIFAR-10
 
 
 # ---- Recipes
@@ -54,6 +52,7 @@ def copy_members(names: Mapping[str, str]) -> Recipe:
     def make(download: Path, folder: Path) -> None:
         with archive_errors(download), zipfile.ZipFile(download) as archive:
             for name, member in names.items():
+                check_unpacked(archive.getinfo(member).file_size, download.stat().st_size)
                 with archive.open(member) as source, (folder / name).open("wb") as target:
                     shutil.copyfileobj(source, target)
 
@@ -64,8 +63,10 @@ def copy_pairs(name: str, member: str) -> Recipe:
     """Copy tab-separated pairs from a zip, without the third column that names the authors."""
 
     def make(download: Path, folder: Path) -> None:
-        with archive_errors(download), zipfile.ZipFile(download) as archive, archive.open(member) as source:
-            _rewrite(source, folder / name, lambda line: b"\t".join(line.split(b"\t")[:2]))
+        with archive_errors(download), zipfile.ZipFile(download) as archive:
+            check_unpacked(archive.getinfo(member).file_size, download.stat().st_size)
+            with archive.open(member) as source:
+                _rewrite(source, folder / name, lambda line: b"\t".join(line.split(b"\t")[:2]))
 
     return Recipe((name,), make)
 
@@ -102,24 +103,12 @@ def cifar_arrays(records: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return np.ascontiguousarray(images), rows[:, 0].astype(np.int64)
 
 
-@contextmanager
-def archive_errors(archive: Path) -> Iterator[None]:
-    """Turn errors of archives into a DownloadError."""
-    try:
-        yield
-    except tarfile.FilterError as problem:
-        raise DownloadError(f"{archive}: {problem}; the archive is not safe, nothing was kept") from problem
-    except _BROKEN as problem:
-        reason = problem.args[0] if problem.args else type(problem).__name__
-        raise DownloadError(f"{archive} cannot be unpacked: {reason}; download it again") from problem
-
-
 def _member(archive: tarfile.TarFile, name: str) -> bytes:
     source = archive.extractfile(name)
     if source is None:
         raise KeyError(f"{name} is not a file")
     with source:
-        return source.read()
+        return source.read(MAX_BATCH)
 
 
 def _rewrite(source: IO[bytes], target: Path, change: Callable[[bytes], bytes]) -> None:

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 from clearhead.data import catalogue
-from clearhead.data.catalogue import Entry, RemoteFile, archive_errors
+from clearhead.data.archives import unpack_tar
+from clearhead.data.catalogue import Entry, RemoteFile
 from clearhead.data.download import Report, checksum, download
 from clearhead.errors import DownloadError
-from clearhead.files import cache_folder
+from clearhead.files import cache_folder, lock_file
 
 Origin = Literal["$CLEARHEAD_DATA", "cache", "download", "made"]
 ARCHIVES = (".tar.xz", ".tar.gz")
@@ -55,18 +54,6 @@ def origin(entry: Entry) -> Origin | None:
     if _data_files(entry):
         return "$CLEARHEAD_DATA"
     return "cache" if _from_cache(entry) else "made" if entry.make else None
-
-
-def unpack_tar(archive_path: Path, folder: Path, report: Report) -> None:
-    """Unpack a whole tar archive; a member that would be written outside the folder is an error."""
-    size = archive_path.stat().st_size
-    with archive_errors(archive_path), archive_path.open("rb") as packed, tarfile.open(fileobj=packed) as archive:
-        position = 0
-        for member in archive:
-            archive.extract(member, folder, filter="data")
-            if packed.tell() != position:
-                position = packed.tell()
-                report(f"unpacking {archive_path.name}", position, size)
 
 
 def _data_files(entry: Entry) -> list[Path]:
@@ -230,26 +217,5 @@ def _locked(folder: Path) -> Iterator[None]:
     """Create the folder and hold its lock: a second process waits, then finds the work done."""
     folder.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
-        _wait_for(lock)
+        lock_file(lock, wait=True)
         yield
-
-
-if sys.platform == "win32":
-
-    def _wait_for(lock: IO[str]) -> None:
-        """Take the lock, released when the file is closed; Windows gives up after ten seconds, so try again."""
-        import msvcrt
-
-        while True:
-            try:
-                return msvcrt.locking(lock.fileno(), msvcrt.LK_LOCK, 1)
-            except OSError:
-                continue
-
-else:
-
-    def _wait_for(lock: IO[str]) -> None:
-        """Take the lock, released when the file is closed."""
-        import fcntl
-
-        fcntl.flock(lock, fcntl.LOCK_EX)

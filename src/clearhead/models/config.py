@@ -43,7 +43,7 @@ class ModelConfig(Section):
     """The sizes and parts of an attention model."""
 
     dim: int = Field(128, ge=1, description="width of every token vector, D")
-    heads: int = Field(4, ge=1, description="attention heads, H")
+    heads: int = Field(4, ge=1, le=1 << 16, description="attention heads, H")
     layers: int = Field(4, ge=1, description="blocks in each stack")
     kv_heads: int | None = Field(None, ge=1, description="key-value heads shared by groups of heads; none = heads")
     key_dim: int | None = Field(None, ge=1, description="size of one head's queries and keys, d_k; none = dim / heads")

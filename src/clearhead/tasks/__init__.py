@@ -57,7 +57,7 @@ def load_config(path: str | Path, parents: tuple[Path, ...] = ()) -> AnyConfig:
 
 def run_config(run: Run) -> AnyConfig:
     """What a run was made from."""
-    return load_config(run.path / "config.yaml")
+    return parse_config(run.read_text("config.yaml"), str(run.path / "config.yaml"))
 
 
 def parse_config(text: str, origin: str = "configuration") -> AnyConfig:
@@ -87,8 +87,10 @@ def _over_defaults(document: Document) -> AnyConfig:
     values = document.values
     try:
         values.setdefault("task", "translate")
-        TASKS[str(values["task"])].migrate(values)
-        base = default_config(str(values["task"]), values.pop("size", "small"))
+        task = TASKS[str(values["task"])]
+        if isinstance(values.get("model", {}), dict):  # what it is instead is an error when it is validated
+            task.migrate(values)
+        base = default_config(str(values["task"]), str(values.pop("size", "small")))
     except ConfigError as problem:
         raise ConfigError(f"{document.origin}: {problem}") from None
     return document.over(base)
@@ -98,6 +100,8 @@ def _migrated(config: AnyConfig, values: dict[str, Any]) -> AnyConfig:
     """The configuration as one of the task that the values, which may be of an older version, make of it."""
     if values.setdefault("task", config.task) != config.task:
         return config  # another task is refused when the values are validated
+    if not isinstance(values.get("model", {}), dict):
+        return config
     TASKS[config.task].migrate(values)
     if values["task"] == config.task:
         return config

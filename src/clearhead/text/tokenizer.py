@@ -20,6 +20,7 @@ import lzma
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -31,6 +32,7 @@ from tokenizers import models
 
 from clearhead.config import TokenizerKind
 from clearhead.errors import TextError, nearest
+from clearhead.text.safety import check_tokenizer
 from clearhead.text.schemes import SCHEMES, SPECIALS, Corpus, byte_level, too_small
 
 # The types of the model and of the decoder in a tokenizer.json -> its kind.
@@ -111,8 +113,6 @@ class Tokenizer:
 
     def _use_foreign(self, library: Library, roles: Roles) -> None:
         parts = json.loads(library.to_str())
-        library.no_padding()
-        library.no_truncation()
         library.encode_special_tokens = True
         self._library, self._size = library, roles.size
         self.pad, self.unknown, self.start = roles.pad, roles.unknown, roles.start
@@ -182,10 +182,11 @@ class Tokenizer:
 
     @classmethod
     def _from_json(cls, text: str, origin: str = "tokenizer", config: dict[str, Any] | None = None) -> Tokenizer:
-        try:
+        with library_errors(f"{origin} is not a tokenizer.json"):
+            check_tokenizer(json.loads(text))
             library = Library.from_str(text)
-        except Exception as problem:  # the library raises plain exceptions
-            raise TextError(f"{origin} is not a tokenizer.json: {problem}") from None
+        library.no_padding()
+        library.no_truncation()
         return cls(library, origin, config)
 
     def save(self, path: str | Path) -> None:
@@ -225,11 +226,12 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of many texts, on all cores."""
-        try:
-            return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
-        except TypeError:
-            wrong = next((text for text in texts if not isinstance(text, str) or _SURROGATE.search(text)), None)
-            raise TextError(f"cannot encode {wrong!r}: it is not a text of whole characters") from None
+        with library_errors("the tokenizer cannot encode this text"):
+            try:
+                return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
+            except TypeError:
+                wrong = next((text for text in texts if not isinstance(text, str) or _SURROGATE.search(text)), None)
+                raise TextError(f"cannot encode {wrong!r}: it is not a text of whole characters") from None
 
     def decode(self, ids: Iterable[int], keep_special: bool = False) -> str:
         """The text of token ids; special tokens except the unknown one are left out, unless `keep_special`."""
@@ -239,7 +241,8 @@ class Tokenizer:
         """The texts of many rows of token ids, on all cores."""
         silent = set[int]() if keep_special else self._special
         shown = [[int(index) for index in row if int(index) not in silent] for row in rows]
-        return self._library.decode_batch(shown, skip_special_tokens=False)
+        with library_errors("the tokenizer cannot decode these tokens"):
+            return self._library.decode_batch(shown, skip_special_tokens=False)
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text as strings for display."""
@@ -273,6 +276,11 @@ class Tokenizer:
             raise TextError(f"there is no token {id}: this vocabulary has {len(self)}, counted from 0")
         return token
 
+    @property
+    def max_id(self) -> int:
+        """The highest id of a token."""
+        return max(self._library.get_vocab(with_added_tokens=True).values())
+
     def __len__(self) -> int:
         return self._size or self._library.get_vocab_size()
 
@@ -305,6 +313,20 @@ def _read_config(path: Path) -> dict[str, Any] | None:
         raise TextError(f"{path} is damaged ({problem}); import the model again") from None
     config: dict[str, Any] = values
     return config
+
+
+@contextmanager
+def library_errors(what: str) -> Iterator[None]:
+    """Turn the errors of a tokenizer.json that the library cannot use into a TextError."""
+    try:
+        yield
+    except TextError:
+        raise
+    except BaseException as problem:
+        # The library raises plain exceptions, and one that is not even an Exception where its own code failed.
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+            raise
+        raise TextError(f"{what}: {problem}") from None
 
 
 def read_lines(path: Path) -> Iterator[str]:

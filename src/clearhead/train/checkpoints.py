@@ -5,7 +5,7 @@
         state.json      version, step, the checksum of every file above, and the rest of the state
 
 A checkpoint is written under a temporary name, synced and renamed: it is complete or not there at all. Checksums detect
-later damage; the previous checkpoint is used instead.
+later damage: a damaged checkpoint is set aside, and the one before it is used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from clearhead.errors import RunError
 from clearhead.files import read_tensors, sync, write_errors, write_tensors, write_text
 
 VERSION = 1
+DAMAGED = "damaged-"  # what the name of a checkpoint that was set aside begins with
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,15 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write a checkpoint, then delete all but the newest `keep`."""
+    """Write a checkpoint, then delete all but the newest `keep`, and those that were set aside.
+
+    Where this step has one already, it stays: a run that resumes there repeats what came after.
+    """
     final = folder / f"step-{checkpoint.step:08d}"
+    if final.exists():
+        return final
     temporary = folder / f".{final.name}.part"
-    with write_errors(folder):
+    with write_errors(folder), _removed_on_failure(temporary):
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         for group, tensors in checkpoint.tensors.items():
@@ -47,45 +54,85 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
                 write_tensors(temporary / f"{group}.safetensors", tensors)
         checksums = {path.name: _checksum(path) for path in sorted(temporary.iterdir())}
         document = {"version": VERSION, "step": checkpoint.step, "files": checksums, "state": checkpoint.state}
+        document["checksum"] = _digest(document)
         write_text(temporary / "state.json", json.dumps(document, indent=1))
-        shutil.rmtree(final, ignore_errors=True)  # a damaged checkpoint of the same step
         temporary.replace(final)
         sync(folder)
-        for old in saved(folder)[keep:]:
+        for old in (*saved(folder)[keep:], *folder.glob(f"{DAMAGED}*")):
             shutil.rmtree(old)
     return final
 
 
+@contextmanager
+def _removed_on_failure(folder: Path) -> Iterator[None]:
+    """A full disk does not keep half a checkpoint."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
 def saved(folder: Path) -> list[Path]:
-    """All checkpoint folders, newest first, damaged ones included."""
+    """All checkpoint folders, newest first, without those that were set aside."""
     return sorted(folder.glob("step-*"), reverse=True)
 
 
-def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest undamaged checkpoint, and a sentence for each damaged one that was skipped."""
-    damaged: list[str] = []
+def newest(folder: Path) -> Checkpoint | None:
+    """The newest undamaged checkpoint."""
+    for path in saved(folder):
+        with suppress(DamagedError):
+            return load(path)
+    return None
+
+
+def set_aside(folder: Path) -> list[str]:
+    """Rename the damaged checkpoints, so that they do not count for `keep`; a sentence for each."""
+    sentences = []
     for path in saved(folder):
         try:
-            return load(path), damaged
-        except RunError as error:
-            damaged.append(f"{error}; skipped")
-    return None, damaged
+            _verified(path)
+        except DamagedError as problem:
+            aside = path.with_name(f"{DAMAGED}{path.name}")
+            with write_errors(folder):
+                shutil.rmtree(aside, ignore_errors=True)
+                path.replace(aside)
+            sentences.append(f"{problem}; skipped")
+    return sentences
 
 
 def load(path: Path) -> Checkpoint:
     """Read one checkpoint and verify every checksum."""
+    step, names, state = _verified(path)
+    return Checkpoint(step, {name.removesuffix(".safetensors"): read_tensors(path / name)[0] for name in names}, state)
+
+
+class DamagedError(RunError):
+    """A checkpoint whose files are not as they were written."""
+
+
+def _verified(path: Path) -> tuple[int, list[str], dict[str, Any]]:
+    """The step, the names of the files and the state of a checkpoint, its checksums verified."""
     try:
         document = json.loads((path / "state.json").read_text(encoding="utf-8"))
         version, step, checksums, state = (document[key] for key in ("version", "step", "files", "state"))
-    except (OSError, ValueError, KeyError, TypeError):
-        raise RunError(f"checkpoint {path} is damaged: state.json is missing or incomplete") from None
+        names = [name for name in checksums if Path(name).name == name]
+        whole = document.pop("checksum", None) in (None, _digest(document)) and len(names) == len(checksums)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise DamagedError(f"checkpoint {path} is damaged: state.json is missing or incomplete") from None
     if version != VERSION:
         raise RunError(f"checkpoint {path} was written by another version ({version}; this one reads {VERSION})")
-    for name, checksum in checksums.items():
-        if not (path / name).is_file() or _checksum(path / name) != checksum:
-            raise RunError(f"checkpoint {path} is damaged: {name} is missing or changed")
-    tensors = {name.removesuffix(".safetensors"): read_tensors(path / name)[0] for name in checksums}
-    return Checkpoint(step, tensors, state)
+    if not whole:
+        raise DamagedError(f"checkpoint {path} is damaged: state.json has changed")
+    for name in names:
+        if not (path / name).is_file() or _checksum(path / name) != checksums[name]:
+            raise DamagedError(f"checkpoint {path} is damaged: {name} is missing or changed")
+    return step, names, state
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    """The checksum of state.json itself; the first version's files have none."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def _checksum(path: Path) -> str:

@@ -22,8 +22,8 @@ import torch
 from torch import nn
 
 from clearhead.config import TrainConfig
-from clearhead.errors import RunError
-from clearhead.files import append_line, read_tensors, write_tensors
+from clearhead.errors import ClearheadError, RunError
+from clearhead.files import append_line, keep_lines, read_tensors, sync, write_tensors
 from clearhead.look.views.history import log_attention
 from clearhead.run import Run
 from clearhead.tasks.base.task import Evaluation, Examples, Task, to_device
@@ -76,6 +76,7 @@ class Trainer:
     best: float = float("-inf")  # of `metric`, negated where lower is better
     waited: int = 0  # evaluations since the best one
     evaluations: int = 0  # of those that are evenly spread
+    evaluated: int = 0  # the step of the last evaluation
     training_seconds: float = 0.0  # of the steps alone, since the start of this process
 
     def __post_init__(self) -> None:
@@ -102,7 +103,7 @@ class Trainer:
         """
         batches = self.cursor.forever()
         try:
-            while not self.finished:
+            while not (self.finished or self.should_stop_early):
                 if self.evaluation_is_due():
                     self.evaluate()
                     if self.should_stop_early:
@@ -123,7 +124,7 @@ class Trainer:
     def evaluation_is_due(self) -> bool:
         """Whether to evaluate before the next step: every so many steps, or evenly spread over the training."""
         if self.config.evaluate_every is not None:
-            return self.step > 0 and self.step % self.config.evaluate_every == 0
+            return self.step > self.evaluated and self.step % self.config.evaluate_every == 0
         due = min(int(self.config.evaluations * self.progress.share(self.step)), self.step // MIN_STEPS)
         if due <= self.evaluations:
             return False
@@ -191,9 +192,13 @@ class Trainer:
         self._log_step(Step(self.step, float(loss), rate, int(tokens), seconds, self.task.unit))
 
     def _diverged(self, loss: float) -> str:
+        kept = self._kept()
+        return f"the loss became {loss} at step {self.step}; {kept}; try a lower train.learning_rate or train.clip"
+
+    def _kept(self) -> str:
+        """What the run directory still has after a failure."""
         saved = checkpoints.saved(self.run.checkpoints)
-        where = f"{saved[0].name} is kept" if saved else "no checkpoint was written yet"
-        return f"the loss became {loss} at step {self.step}; {where}; try a lower train.learning_rate or train.clip"
+        return f"{saved[0].name} is kept" if saved else "no checkpoint was written yet"
 
     def _log_step(self, step: Step) -> None:
         if self.group.is_main:
@@ -216,7 +221,7 @@ class Trainer:
                 weights = self.group.gather_full(self.model.state_dict())
                 self.group.on_main(lambda: write_tensors(self.best_weights, weights, {"step": str(self.step)}))
         self.waited = 0 if value > self.best else self.waited + 1
-        self.best = max(self.best, value)
+        self.best, self.evaluated = max(self.best, value), self.step
         if self.group.is_main:
             append_line(self.metrics, {"step": self.step, "part": "validation", **evaluation.record()})
         self.callbacks.on_evaluation(self.step, evaluation)
@@ -264,19 +269,40 @@ class Trainer:
             "best": {self.metric: self.best},
             "waited": self.waited,
             "evaluations": self.evaluations,
+            "evaluated": self.evaluated,
             "metrics": self.metrics.stat().st_size if self.metrics.exists() else 0,
         }
         checkpoint = Checkpoint(self.step, tensors, state)
-        self.group.on_main(lambda: checkpoints.save(self.run.checkpoints, checkpoint, self.config.keep))
+        self.group.on_main(lambda: self._write(checkpoint))
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        try:
+            if self.metrics.exists():
+                sync(self.metrics)  # the checkpoint says how long it is
+            checkpoints.save(self.run.checkpoints, checkpoint, self.config.keep)
+        except RunError as problem:
+            what = f"cannot save step {self.step}, and training stops ({problem})"
+            raise RunError(f"{what}; {self._kept()}; make room, then `clearhead resume {self.run.path}`") from None
 
     def restore(self) -> bool:
         """Load the newest undamaged checkpoint; False if there is none."""
-        checkpoint, damaged = checkpoints.newest(self.run.checkpoints)
-        for sentence in damaged:
+        for sentence in self.group.on_main(lambda: checkpoints.set_aside(self.run.checkpoints)):
             self.callbacks.on_note(sentence)
+        checkpoint = checkpoints.newest(self.run.checkpoints)
         if checkpoint is None:
             self._truncate_metrics(0)
             return False
+        try:
+            self._load(checkpoint)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as problem:
+            if isinstance(problem, ClearheadError):
+                raise
+            reason = str(problem).strip().splitlines()[-1].strip() if isinstance(problem, RuntimeError) else problem
+            where = f"{self.run.checkpoints}: the checkpoint of step {checkpoint.step}"
+            raise RunError(f"{where} does not fit config.yaml ({reason}); change config.yaml back") from None
+        return True
+
+    def _load(self, checkpoint: Checkpoint) -> None:
         weights, optimizer, average = (checkpoint.tensors.get(name, {}) for name in ("weights", "optimizer", "average"))
         own = self.model.state_dict()
         self.model.load_state_dict(self.group.local_shards(weights, own))
@@ -286,17 +312,16 @@ class Trainer:
         self.step, state = checkpoint.step, checkpoint.state
         self.cursor.restore(state["cursor"])
         self.progress.elapsed, self.waited = state["elapsed"], state["waited"]
-        self.evaluations = state.get("evaluations", 0)
+        self.evaluations, self.evaluated = state.get("evaluations", 0), state.get("evaluated", 0)
         # Before version 2 the best value was the lowest loss.
         self.best = state["best"][self.metric] if isinstance(state["best"], dict) else -state["best"]
         self._truncate_metrics(state["metrics"])
-        return True
 
     def _truncate_metrics(self, size: int) -> None:
         """Drop what was logged after the checkpoint: those steps are made and logged again."""
-        if self.group.is_main:
-            with self.metrics.open("a+b") as file:
-                file.truncate(size)
+        missing = self.group.on_main(lambda: keep_lines(self.metrics, size))
+        if missing:
+            self.callbacks.on_note(f"{self.metrics} lacks {missing:,} bytes that were lost before step {self.step:,}")
 
 
 @contextmanager

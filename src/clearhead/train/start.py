@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import torch
 
 from clearhead.config import AnyConfig
 from clearhead.data.check import faults_of
-from clearhead.data.dataset import absolute
+from clearhead.data.dataset import absolute, resolve
 from clearhead.data.examples import AnyDataset
-from clearhead.errors import ClearheadError
+from clearhead.data.fingerprint import changed, fingerprints
+from clearhead.data.source import ReadOptions
+from clearhead.errors import ClearheadError, DataError, InUseError, RunError
 from clearhead.files import write_text
 from clearhead.models.build import recompute_blocks
 from clearhead.run import Run
@@ -83,6 +86,28 @@ def plan_training(
     return Plan(config, dataset, time.perf_counter() - start)
 
 
+def remember_data(run: Run, config: AnyConfig) -> None:
+    """Write down what the files of the data are, for `data_changes`."""
+    if not run.data_files.exists():
+        write_text(run.data_files, json.dumps(_data_files(run, config), indent=1))
+
+
+def data_changes(run: Run, config: AnyConfig) -> list[str]:
+    """Which files of the data are not what they were when the training began."""
+    if not run.data_files.is_file():  # killed before it was written, or of an older version
+        return []
+    try:
+        before = dict(json.loads(run.data_files.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise RunError(f"{run.data_files} is damaged; delete it to resume without comparing the data") from None
+    return changed(before, _data_files(run, config))
+
+
+def _data_files(run: Run, config: AnyConfig) -> dict[str, str]:
+    data = config.data
+    return fingerprints(resolve(data.path, ReadOptions(data.encoding, data.source, data.target)), run.path)
+
+
 def data_notes(dataset: AnyDataset) -> Iterator[str]:
     """What was read, and what looks wrong in it."""
     if dataset.columns:
@@ -113,11 +138,19 @@ def run_training(
     """
     start = time.perf_counter() - (plan.seconds if plan else 0.0)
     config = with_absolute_path(config)
-    with ProcessGroup.join(config.train) as group:
+    with ProcessGroup.join(config.train) as group, ExitStack() as held:
+
+        def begin() -> Run:
+            if out.exists() and not out.is_dir():
+                return Run.create(out, config)  # says what is wrong
+            held.enter_context(Run(out).training())
+            return _open_or_create(out, config) if group.restarted else Run.create(out, config)
+
         with remove_on_failure(out) if group.is_main else nullcontext():
-            run = group.on_main(lambda: _open_or_create(out, config) if group.restarted else Run.create(out, config))
+            run = group.on_main(begin)
             trainer = make_trainer(run, config, callbacks or Callbacks(), group, plan.dataset if plan else None)
             group.on_main(lambda: write_text(run.command, command))
+            group.on_main(lambda: remember_data(run, config))
         if group.restarted:
             trainer.restore()
         else:
@@ -131,10 +164,20 @@ def resume(path: Path, callbacks: Callbacks | None = None) -> Evaluation:
     """Resume from the newest whole checkpoint, or from the beginning if there is none yet."""
     run = Run.open(path)
     config = run_config(run)
-    with ProcessGroup.join(config.train) as group:
+    with ProcessGroup.join(config.train) as group, ExitStack() as held:
         callbacks = callbacks or Callbacks()
+        group.on_main(lambda: held.enter_context(run.training()))
+        changes = group.on_main(lambda: data_changes(run, config))
         trainer = make_trainer(run, config, callbacks, group)
-        found = trainer.restore()
+        try:
+            found = trainer.restore()
+        except (DataError, RunError) as problem:
+            if not changes:
+                raise
+            raise RunError("; ".join([*changes[:LISTED], str(problem)])) from None
+        if group.is_main:
+            for change in changes[:LISTED]:
+                callbacks.on_note(f"{change} since the training began: its result may be another")
         if group.is_main:
             place = f"continuing after step {trainer.step:,}" if found else "no step was saved: from the beginning"
             callbacks.on_note(place)
@@ -148,6 +191,8 @@ def remove_on_failure(out: Path) -> Iterator[None]:
     empty = out.is_dir() and not any(out.iterdir())
     try:
         yield
+    except InUseError:  # the folder is another's
+        raise
     except ClearheadError:
         if new or empty:
             shutil.rmtree(out, ignore_errors=True)
@@ -190,7 +235,7 @@ def _open_or_create(out: Path, config: AnyConfig) -> Run:
 
 def _trained(run: Run, config: AnyConfig) -> Run | None:
     """The run whose weights this one starts from; None once it has a checkpoint of its own."""
-    if config.train.start_from is None or checkpoints.newest(run.checkpoints)[0] is not None:
+    if config.train.start_from is None or checkpoints.newest(run.checkpoints) is not None:
         return None
     return start_run(config)
 

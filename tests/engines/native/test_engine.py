@@ -24,6 +24,7 @@ from clearhead.decode import Prompts, Settings, generate
 from clearhead.engines.native import engine
 from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.native.library import load_library
+from clearhead.errors import ShapeError, TextError
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
 
@@ -114,3 +115,58 @@ def test_a_long_prompt_is_read_in_parts_of_any_size(monkeypatch: pytest.MonkeyPa
 def test_unsupported_features_are_named(task: str, parts: Sequence[str], reason: str) -> None:
     assert NativeEngine.unsupported_features(make(task, *parts))[0] == reason
     assert NativeEngine.unsupported_features(make(task).double()) == ["it computes in torch.float64 on cpu"]
+
+
+@pytest.mark.parametrize("wrong", [VOCABULARY, -1, 2**31 + 3, 2**32 + 5, 10**30])
+def test_an_id_outside_of_the_table_is_refused_by_search(wrong: int) -> None:
+    for task, source in (("lm", []), ("translate", [sources(2)])):
+        model = native_of(make(task))
+        prompts = Prompts([[5, 7], [5, wrong]])
+        state = model.reorder(model.start(*source), torch.arange(2))
+        assert model.can_search(state, prompts, Settings(max_tokens=3))
+        with pytest.raises(
+            TextError, match=f"^there is no token {wrong}: the model knows {VOCABULARY}, counted from 0$"
+        ):
+            model.search(state, prompts, Settings(max_tokens=3))
+
+
+@pytest.mark.parametrize("wrong", [VOCABULARY, -1, 2**31 + 3, 2**32 + 5])
+@torch.inference_mode()
+def test_an_id_outside_of_the_table_is_refused_by_a_step_and_by_the_encoder(wrong: int) -> None:
+    sentence = f"^there is no token {wrong}: the model knows {VOCABULARY}, counted from 0$"
+    model = native_of(make("translate"))
+    source = sources(3)
+    with pytest.raises(TextError, match=sentence):
+        model.step(torch.tensor([[5], [wrong], [7]]), model.start(source))
+    source[1, 2] = wrong
+    with pytest.raises(TextError, match=sentence):
+        model.start(source)
+
+
+@torch.inference_mode()
+def test_no_rows_and_no_tokens_are_empty_results_as_in_torch() -> None:
+    for task, source in (("lm", []), ("translate", [sources(3)])):
+        network = make(task)
+        for model in (network, native_of(network)):
+            for shape, rows in (((0, 1), []), ((3, 0), [0, 1, 2])):
+                state = model.reorder(model.start(*source), torch.tensor(rows, dtype=torch.int64))  # type: ignore[operator]
+                logits, _ = model.step(torch.empty(shape, dtype=torch.int64), state)  # type: ignore[operator]
+                assert logits.shape == (*shape, VOCABULARY)
+            if source:
+                none = model.start(torch.empty(0, 5, dtype=torch.int64))  # type: ignore[operator]
+                assert model.step(torch.empty(0, 1, dtype=torch.int64), none)[0].shape == (0, 1, VOCABULARY)  # type: ignore[operator]
+
+
+@torch.inference_mode()
+def test_rows_that_a_state_does_not_have_are_refused() -> None:
+    model = native_of(make("translate"))
+    for rows in (2, 5):
+        with pytest.raises(ShapeError, match=f"^a step of {rows} rows from a state of 3$"):
+            model.step(torch.full((rows, 1), 5), model.start(sources(3)))
+    model = native_of(make("lm"))
+    _, state = model.step(torch.full((3, 2), 5), model.start())
+    with pytest.raises(ShapeError, match=r"^a step of 4 rows from a state of 3$"):
+        model.step(torch.full((4, 1), 5), state)
+    for count in (0, 308):
+        with pytest.raises(ShapeError, match=f"^the best {count} of 307 tokens$"):
+            model.best(torch.randn(11, 307), count)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -65,10 +66,88 @@ def test_an_unwritable_cache_is_no_error(own_cache: Path, monkeypatch: pytest.Mo
 def test_a_library_that_cannot_be_loaded_is_compiled_again(own_cache: Path) -> None:
     path = library._library_path()
     assert path is not None
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"not a library")
+    write_library(path.parent)
     assert library.load_cached() is None
     assert library.load_library() is not None
+
+
+@pytest.mark.skipif(library._compiler() is None, reason="no C compiler on this machine")
+def test_a_truncated_library_is_compiled_again(own_cache: Path) -> None:
+    assert library.load_library() is not None
+    [made] = (own_cache / "clearhead" / "engines").iterdir()
+    whole = made.read_bytes()
+    copy = made.with_suffix(".copy")  # the file itself is mapped into this process
+    copy.write_bytes(whole[: len(whole) // 2])
+    copy.chmod(0o700)
+    copy.replace(made)
+    library.load_library.cache_clear()
+    assert library.load_cached() is None
+    assert not made.exists()
+    assert library.load_library() is not None
+    assert made.read_bytes() == whole
+
+
+def write_library(folder: Path, mode: int = 0o700) -> Path:
+    """A file with the right name that no compiler of ours wrote."""
+    path = library._library_path()
+    assert path is not None
+    assert path.parent == folder
+    content = b"code of somebody else"
+    file = path.with_stem(f"{path.stem}-{library._hash(content)}")
+    file.write_bytes(content)
+    file.chmod(mode)
+    return file
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_a_library_that_others_can_write_is_not_opened(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(library.ctypes, "CDLL", lambda path: opened.append(path) or path)  # type: ignore[func-returns-value]
+    file = write_library(own_cache / "clearhead" / "engines", mode)
+    assert library.load_cached() is None
+    file.chmod(0o700)
+    assert library.load_cached() == str(file)
+    assert opened == [str(file)]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
+def test_a_library_or_a_folder_of_another_user_is_not_opened(own_cache: Path) -> None:
+    folder = own_cache / "clearhead" / "engines"
+    file = write_library(folder)
+    os.chown(file, 12345, -1)
+    assert library._open(file) is None
+    os.chown(folder, 12345, -1)
+    assert not library.is_private(folder)
+    library._library_path.cache_clear()
+    path = library._library_path()
+    assert path is not None
+    assert path.parent != folder
+
+
+def test_a_folder_below_one_that_others_can_write_is_not_used(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library.tempfile, "gettempdir", lambda: str(own_cache))
+    (own_cache / "clearhead").mkdir()
+    (own_cache / "clearhead").chmod(0o777)
+    path = library._library_path()
+    assert path is not None
+    assert path.parent == own_cache / f"clearhead-{os.getuid()}"
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    (own_cache / "clearhead").chmod(0o1777)  # sticky, as /tmp is
+    library._library_path.cache_clear()
+    path = library._library_path()
+    assert path is not None
+    assert path.parent == own_cache / "clearhead" / "engines"
+
+
+def test_a_link_to_a_library_is_not_opened(own_cache: Path) -> None:
+    file = write_library(own_cache / "clearhead" / "engines")
+    real = file.replace(own_cache / "elsewhere.so")
+    file.symlink_to(real)
+    assert library._open(file) is None
 
 
 @pytest.mark.skipif(library._compiler() is None, reason="no C compiler on this machine")

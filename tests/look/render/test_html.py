@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import clearhead
 from clearhead.errors import ConfigError, ProbeError
 from clearhead.look.render.html import FOLDER, finite, module, page, pages, style
 
@@ -107,3 +108,13 @@ def test_the_style_has_a_dark_value_for_every_colour() -> None:
     colours = re.findall(r"(--ch-[\w-]+): ([^;]*#[^;]*);", style())
     assert len(colours) > 15
     assert all(value.startswith("light-dark(") for _, value in colours)
+
+
+SCRIPTS = sorted(Path(clearhead.__file__).parent.rglob("*.js"))
+
+
+def test_no_page_makes_html_of_text() -> None:
+    """Labels, tokens and cards come from strangers: text is set as text, never parsed as HTML or code."""
+    sinks = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|ContextualFragment|\beval\(|new Function"
+    assert len(SCRIPTS) > 30
+    assert [file.name for file in SCRIPTS if re.search(sinks, file.read_text(encoding="utf-8"))] == []

@@ -30,6 +30,7 @@ from clearhead.engines.native.layout import (
     unsupported_parts,
 )
 from clearhead.engines.native.library import ThreadChooser
+from clearhead.errors import ShapeError, TextError
 from clearhead.models.build import TransformerDecoder, smaller_window
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import EncoderDecoder, Seq2Seq
@@ -182,8 +183,11 @@ class SourceReader:
     def read(self, source: Tensor) -> Source | None:
         """Padded sources (N, S) -> keys and values of every layer.
 
-        None where padding stands between tokens, or a source is longer than the table of positions.
+        None where there is no source, padding stands between tokens, or one is longer than the table of positions.
         """
+        if not len(source):
+            return None
+        check_ids(source.flatten().tolist(), self.vectors.count)
         real = source != self.pad
         lengths = real.sum(1)
         begins = torch.cat((lengths.new_zeros(1), lengths.cumsum(0)))
@@ -255,12 +259,19 @@ class NativeEngine:
     @torch.inference_mode()
     def step(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
         rows, tokens = ids.shape
+        self._check_rows(rows, state)
+        if not rows * tokens:
+            return torch.empty(rows, tokens, self.vocabulary_size), state
         if rows > len(state.lists):  # a language model starts with one row for all
             state.lists = state.lists.expand(rows, -1).clone()
-        if state.unequal is None:
-            x = self.vectors.embed_tokens(ids, state.length)  # (B, T, D)
-        else:
-            x = self.vectors.embed_at(ids, state.unequal.lengths)
+        try:  # torch looks at every id
+            if state.unequal is None:
+                x = self.vectors.embed_tokens(ids, state.length)  # (B, T, D)
+            else:
+                x = self.vectors.embed_at(ids, state.unequal.lengths)
+        except IndexError:
+            check_ids(ids.flatten().tolist(), self.vectors.count)
+            raise
         state.extend(rows, tokens)
         stack = self.layout.reach(state.length)
         logits = x.new_empty(rows, tokens, self.vocabulary_size)
@@ -271,6 +282,12 @@ class NativeEngine:
         if failed:
             raise MemoryError(f"out of memory in a step of {rows * tokens} tokens")
         return logits, state
+
+    def _check_rows(self, rows: int, state: NativeState) -> None:
+        """Refuse rows that a state does not have: native code would read beyond its lists."""
+        shared = state.length == 0 and state.source is None and state.unequal is None  # one row for all
+        if rows != len(state.lists) and not shared:
+            raise ShapeError(f"a step of {rows} rows from a state of {len(state.lists)}")
 
     def _cache(self, state: NativeState) -> CCache:
         """The structure of a state that has slots for the new tokens."""
@@ -284,7 +301,9 @@ class NativeEngine:
         )
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        logits, (rows, size) = logits.contiguous(), logits.shape
+        logits, (rows, size) = logits.float().contiguous(), logits.shape
+        if not 0 < count <= size:
+            raise ShapeError(f"the best {count} of {size} tokens")
         values, total = logits.new_empty(rows, count), logits.new_empty(rows)
         tokens = torch.empty(rows, count, dtype=torch.int64)
         self.library.clearhead_best(_address(logits), rows, size, count, *map(_address, (values, tokens, total)), 1)
@@ -303,6 +322,8 @@ class NativeEngine:
 
     def search(self, state: NativeState, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
         """The hypotheses of each prompt, the best first, with no Python between two tokens."""
+        for prompt in prompts.ids:
+            check_ids(prompt, self.vectors.count)
         limits, sentences = prompts.limits(settings), len(prompts.ids)
         shape, room = (sentences, settings.n_best), max(limits)
         ids, max_tokens = (torch.tensor(x, dtype=torch.int32) for x in (prompts.ids, limits))  # (N, P), (N,)
@@ -352,6 +373,13 @@ class NativeEngine:
         rows = [state.row_lengths() for state in states]
         unequal = UnequalRows(torch.cat([row.counts for row in rows]), torch.cat([row.firsts for row in rows]))
         return replace(base, lists=torch.cat(lists), length=int(unequal.lengths.max()), unequal=unequal)
+
+
+def check_ids(ids: Sequence[int], count: int) -> None:
+    """Refuse ids that are not among `count` tokens: native code would read outside of the table."""
+    if ids and not 0 <= min(ids) <= max(ids) < count:
+        wrong = next(each for each in ids if not 0 <= each < count)
+        raise TextError(f"there is no token {wrong}: the model knows {count}, counted from 0")
 
 
 def is_plain_search(read: int, prompts: Prompts, settings: Settings) -> bool:

@@ -302,6 +302,7 @@ class TokenVectors:
 
     def __init__(self, embed: TokenInput, *, concatenated: bool):
         self.embed, self.concatenated = embed, concatenated
+        self.count = embed.tokens.table.num_embeddings
         self.positions = torch.empty(1, 0, 0)  # (1, positions, D)
         self._older: list[Tensor] = []  # shorter tables: another thread may still compute with them
         self._lock = Lock()

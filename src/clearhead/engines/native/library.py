@@ -1,7 +1,9 @@
 """The library of native code: compiled once on this machine, and called with the fastest number of threads.
 
 The C sources are compiled with the machine's compiler or one installed by pip. The library is kept in the cache; its
-name holds a hash of everything that it depends on: the source, the compiler and the processor.
+name holds a hash of everything that it depends on (the source, the compiler and the processor), and a hash of its own
+bytes: one that is not whole is compiled again. Whoever can write it can run code as its user, so it is opened only from
+a folder that nobody else can change.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
@@ -35,37 +40,84 @@ TIMEOUT = 120  # seconds for the compiler
 def load_cached() -> ctypes.CDLL | None:
     """The library, if it has been compiled before; never starts a compiler."""
     path = _library_path()
-    return _open(path) if path is not None and path.exists() else None
+    if path is None or not is_private(path.parent):
+        return None
+    return next(filter(None, map(_open, sorted(path.parent.glob(f"{path.stem}-*.so")))), None)
 
 
 @cache
 def load_library() -> ctypes.CDLL | None:
-    """The library, compiled if necessary; None without a compiler or a writable cache."""
+    """The library, compiled if necessary; None without a compiler or a folder of our own."""
     path = _library_path()
     if path is None:
         return None
     cached = load_cached()
-    attempts = (_open(path) for threads in (("-fopenmp",), ()) if _compile(path, *threads))
+    attempts = (_open(made) for threads in (("-fopenmp",), ()) if (made := _compile(path, *threads)))
     return cached or next((library for library in attempts if library is not None), None)
 
 
 def _open(path: Path) -> ctypes.CDLL | None:
+    """The library of a file that is whole and our own; None for any other, which is deleted if it is damaged."""
     try:
+        if not _is_own(path.lstat()):
+            return None
+        if path.stem.rpartition("-")[2] != _hash(path.read_bytes()):
+            path.unlink()
+            return None
         return ctypes.CDLL(str(path))
     except OSError:  # compiled on another machine that shares the folder, or OpenMP is not installed here
         return None
 
 
+def is_private(folder: Path) -> bool:
+    """Whether nobody else, root apart, can change what is in a folder, or put another in its place."""
+    if sys.platform == "win32":
+        return True  # the user's profile is
+    try:
+        found = [path.lstat() for path in (folder, *Path(os.path.realpath(folder)).parents)]
+    except OSError:
+        return False
+    # A sticky folder (/tmp) is everybody's, but nobody can rename what another has in it.
+    return _is_own(found[0]) and all(_is_own(each) or each.st_mode & stat.S_ISVTX for each in found[1:])
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a file or folder is this user's or root's, and nobody else's to write."""
+    if sys.platform == "win32":
+        return True
+    others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return not others_write and not stat.S_ISLNK(status.st_mode) and status.st_uid in (0, os.getuid())
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:20]
+
+
 @cache
 def _library_path() -> Path | None:
-    """Where the library belongs; None without a compiler."""
+    """Where the library belongs, its name without the hash of its bytes; None without a compiler."""
     compiler = _compiler()
     if compiler is None:
         return None
     status = Path(compiler[0]).stat()  # `--version` would take longer than loading the library
     version = f"{compiler[0]} {status.st_size} {status.st_mtime_ns}"
     name = hashlib.sha256("\0".join([_source(), *FLAGS, version, _processor()]).encode()).hexdigest()[:20]
-    return cache_folder("engines") / f"step-{name}.so"
+    return _folder() / f"step-{name}.so"
+
+
+def _folder() -> Path:
+    """The cache, or where others can write to it, a folder of our own below the temporary ones."""
+    folder = cache_folder("engines")
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if sys.platform != "win32" and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+            folder.chmod(0o700)
+    if not folder.is_dir() or is_private(folder):
+        return folder
+    own = Path(tempfile.gettempdir()) / f"clearhead-{os.getuid() if sys.platform != 'win32' else ''}"
+    with suppress(OSError):
+        own.mkdir(mode=0o700, exist_ok=True)
+    return own
 
 
 def _source() -> str:
@@ -92,20 +144,24 @@ def _processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
 
 
-def _compile(path: Path, *more: str) -> bool:
-    """Compile to a temporary name, then rename: two processes may do it at once. Return whether it succeeded."""
+def _compile(path: Path, *more: str) -> Path | None:
+    """Compile to a temporary name, then rename: two processes may do it at once. The file, or None if it failed."""
     compiler = _compiler()
     assert compiler is not None
+    if not is_private(path.parent):
+        return None
     temporary = path.with_suffix(f".{os.getpid()}")
     command = [*compiler, *FLAGS, *more, "-x", "c", "-", "-o", str(temporary), "-lm"]
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(command, input=_source(), text=True, capture_output=True, timeout=TIMEOUT, check=False)
-        if done.returncode == 0:
-            temporary.replace(path)
-        return done.returncode == 0
+        if done.returncode:
+            return None
+        temporary.chmod(0o700)
+        made = path.with_stem(f"{path.stem}-{_hash(temporary.read_bytes())}")
+        temporary.replace(made)
+        return made
     except (OSError, subprocess.TimeoutExpired):
-        return False
+        return None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

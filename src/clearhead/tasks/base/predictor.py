@@ -31,7 +31,7 @@ from torch import Tensor
 from clearhead.config import AnyConfig
 from clearhead.decode import Prompts, Settings, SpecialTokens, generate
 from clearhead.engines.engine import Engines
-from clearhead.errors import ClearheadError, ProbeError, WrongTaskError
+from clearhead.errors import ClearheadError, ProbeError, RunError, WrongTaskError
 from clearhead.look.inputs import PreparedInput, display_token
 from clearhead.run import BUNDLED, Description, Run, describe, find
 from clearhead.tasks import TASKS, run_config
@@ -69,6 +69,9 @@ class Predictor(ABC):
         self.run, self.config = run, config
         self.network, self.meta = load_network(run, config)
         self._tokenizer = run.load_tokenizer()
+        if self._tokenizer is not None and self._tokenizer.max_id >= self.meta.sizes.vocabulary:
+            count, known = self._tokenizer.max_id + 1, self.meta.sizes.vocabulary
+            raise RunError(f"{run.path}: tokenizer.json has {count:,} tokens, and the network knows only {known:,}")
         self.engines = Engines(self.network, engine, int8, self._vocabulary, run.converted)
 
     def __init_subclass__(cls, task: type[Task[Any]] | None = None) -> None:
