@@ -11,7 +11,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
@@ -21,7 +21,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.decode import Settings
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError, error_document, to_request_error
-from clearhead.serve.generation import GenerationRequest, TextChunk, TokenLogprob, generated_chunks, submit_requests
+from clearhead.serve.generation import (
+    GenerationRequest,
+    TextChunk,
+    TokenLogprob,
+    generated_chunks,
+    joined,
+    submit_requests,
+)
 from clearhead.serve.inputs import (
     ModelName,
     Prompt,
@@ -140,7 +147,7 @@ class Prompted:
                 self.stops,
                 self.top_logprobs,
                 self.echo and bool(prompt),
-                served.model.window(len(prompt or start) + self.max_tokens),
+                served.window,
                 index=number * body.n + row_seed,
             )
             for number, prompt in enumerate(self.prompts)
@@ -170,12 +177,7 @@ async def _gathered(chunks: AsyncIterator[TextChunk]) -> list[TextChunk]:
     texts: dict[int, list[TextChunk]] = {}
     async for chunk in chunks:
         texts.setdefault(chunk.index, []).append(chunk)
-    return [_joined(texts[index]) for index in sorted(texts)]
-
-
-def _joined(chunks: Sequence[TextChunk]) -> TextChunk:
-    tokens = tuple(token for chunk in chunks for token in chunk.tokens)
-    return replace(chunks[-1], text="".join(chunk.text for chunk in chunks), tokens=tokens)
+    return [joined(texts[index]) for index in sorted(texts)]
 
 
 async def _chained(first: TextChunk, chunks: AsyncIterator[TextChunk]) -> AsyncIterator[TextChunk]:

@@ -41,6 +41,20 @@ class Metrics:
             buckets=(1, 2, 4, 8, 16, 32, 64),
             registry=registry,
         )
+        self.steps = Histogram(
+            "clearhead_step_rows",
+            "Rows of each step of the token loop.",
+            ["model"],
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            registry=registry,
+        )
+        self.first_token = Histogram(
+            "clearhead_first_token_seconds",
+            "Time from a request to its first generated text.",
+            ["model"],
+            buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+            registry=registry,
+        )
         self.tokens = Counter("clearhead_tokens_total", "Tokens generated.", ["model"], registry=registry)
         self.queue = Gauge("clearhead_queue_rows", "Texts or images waiting for a model.", ["model"], registry=registry)
         memory = Gauge("process_resident_memory_bytes", "Resident memory of the process.", registry=registry)

@@ -5,6 +5,7 @@ Names come from whoever starts the service: what a client sends is only looked u
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from clearhead import load
 from clearhead.decode import Settings
+from clearhead.engines.engine import COMPILE_MIN_TEXTS
 from clearhead.errors import ConfigError, nearest
 from clearhead.nn.positions import length_limit
 from clearhead.serve.errors import RequestError
@@ -32,6 +34,8 @@ class ServedModel:
         self.name, self.model, self.limits, self.metrics = name, model, limits, metrics
         self.loaded = int(time.time())
         self.worker = Worker(name, limits, metrics)
+        if model.verb == "generate":
+            self.merges  # noqa: B018 - compiles native code, before the first request
 
     @cached_property
     def token_texts(self) -> list[str]:
@@ -42,6 +46,17 @@ class ServedModel:
     def context(self) -> int:
         """The maximum number of tokens of a prompt and what follows it."""
         return min(self.limits.context, length_limit(self.model.network) or self.limits.context)
+
+    @cached_property
+    def window(self) -> int | None:
+        """Tokens that a language model looks back at. A shorter text sees all of its own: so all texts can share a step."""
+        found: int | None = self.model.window(sys.maxsize)
+        return found
+
+    @cached_property
+    def merges(self) -> bool:
+        """Whether texts that were begun at different times are generated in one step."""
+        return hasattr(self.model.engines.stepper(COMPILE_MIN_TEXTS), "merge")
 
     def require(self, verb: str, meaning: str = "") -> None:
         """Refuse what a model of another task does; `meaning` is the verb in a sentence."""
