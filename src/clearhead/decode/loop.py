@@ -54,9 +54,7 @@ def generate(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -
     return finish(generation_steps(model, state, prompts, settings))
 
 
-def generation_steps(
-    model: Stepper, state: Any, prompts: Prompts, settings: Settings
-) -> Steps[list[list[Hypothesis]]]:
+def generation_steps(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> Steps[list[list[Hypothesis]]]:
     """What `generate` returns, step by step; a search of the model's own is one step."""
     can_search = getattr(model, "can_search", None)
     if can_search is not None and can_search(state, prompts, settings):
@@ -411,7 +409,8 @@ def batch_steps(
         return found
 
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
-    batches = list(_batches(order, [source_limit(each, settings) * settings.beam_width for each in sources], rows, work))
+    costs = [source_limit(source, settings) * settings.beam_width for source in sources]
+    batches = list(_batches(order, costs, rows, work))
     found: list[list[list[Hypothesis]]] = []
     if threads > 1 and len(batches) > 1:
         running: deque[Future[list[list[Hypothesis]]]] = deque()

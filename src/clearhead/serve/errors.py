@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -25,6 +26,7 @@ MESSAGES = {
     404: "there is nothing at this address; /openapi.json lists all routes",
     405: "this address answers another method; /openapi.json lists all routes",
 }
+request_id: ContextVar[str] = ContextVar("request_id", default="-")  # of the request that is being answered
 CLIENT_CLOSED_REQUEST = 499  # nobody receives this status, but the metrics count it
 
 
@@ -72,7 +74,7 @@ def to_request_error(problem: Exception) -> RequestError:
         return problem
     if isinstance(problem, ClearheadError):
         return RequestError(400, "invalid_value", str(problem))
-    logger.error("a request failed", exc_info=problem)
+    logger.error("request %s failed", request_id.get(), exc_info=problem)
     return RequestError(500, "failure", "the service failed to answer this request; its log says more")
 
 
@@ -104,6 +106,9 @@ def add_error_handlers(app: FastAPI) -> None:
 def _validation_message(problem: RequestValidationError) -> str:
     """Name the first invalid field and what is wrong with it."""
     first = problem.errors()[0]
+    if first["type"] == "json_invalid":
+        reason = str(first["ctx"]["error"])
+        return f"the body is not JSON: {reason[:1].lower()}{reason[1:]} at character {first['loc'][-1] + 1}"
     field = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
     message = str(first["msg"])
     return f"{field}: {message[:1].lower()}{message[1:]}".encode(errors="replace").decode()

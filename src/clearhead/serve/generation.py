@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,12 +62,25 @@ class GenerationRequest:
 # --- from a request to chunks ---
 
 
-async def generated_chunks(
-    requests: Sequence[GenerationRequest], submit: Callable[[Sequence[GenerationRequest]], list[Job]], seconds: float
-) -> AsyncIterator[TextChunk]:
-    """The chunks of all texts as they come, until each has ended; submitted when the first is awaited.
+Submit = Callable[[Sequence["GenerationRequest"]], list[Job]]
 
-    What has come of a text since the last chunk is one chunk: a busy service sends fewer and longer ones.
+
+async def generated_chunks(
+    requests: Sequence[GenerationRequest], submit: Submit, seconds: float
+) -> AsyncIterator[TextChunk]:
+    """The chunks of all texts as they come, one after the other."""
+    async with aclosing(chunks_together(requests, submit, seconds)) as found:
+        async for together in found:
+            for chunk in together:
+                yield chunk
+
+
+async def chunks_together(
+    requests: Sequence[GenerationRequest], submit: Submit, seconds: float
+) -> AsyncGenerator[list[TextChunk], None]:
+    """The chunks of all texts that have come at a time, until each has ended; submitted when the first is awaited.
+
+    What has come of a text in the meantime is one chunk: a busy service sends fewer and longer ones.
     """
     queue = ThreadQueue[TextChunk | Future[Any]](seconds)  # a chunk, or the answer of a job that has ended
     jobs = submit([replace(each, send=queue.put) for each in requests])
@@ -82,8 +96,8 @@ async def generated_chunks(
                     texts.setdefault(item.index, []).append(item)
                 else:
                     ended.append(item)
-            for chunks in texts.values():
-                yield joined(chunks)
+            if texts:
+                yield [joined(chunks) for chunks in texts.values()]
             for answer in ended:
                 answer.result()
             running -= len(ended)

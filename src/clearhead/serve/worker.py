@@ -199,7 +199,7 @@ class Worker:
             return bool(self._waiting or self._batches or self._loops)
 
     def _next_batch(self) -> _Batch | None:
-        """The batch of the request that has had the least: one that has begun, or a new one, but not always a new one."""
+        """The batch of the request that has had the least, begun or new; every other turn is for a begun one."""
         self._batches = [batch for batch in self._batches if batch.pending]  # to drop the others is to cancel them
         begun = min(self._batches, key=lambda batch: batch.seconds, default=None)
         if begun is not None and self._began:
