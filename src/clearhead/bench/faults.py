@@ -157,9 +157,7 @@ class Supervised:
 
     def was_down(self, start: float) -> bool:
         """Whether the service was stopped at any time since then."""
-        return (
-            self._process.poll() is not None or any(end >= start for _, end in self._down) or not is_ready(self.address)
-        )
+        return self._stopping or self._started >= start
 
     def close(self) -> None:
         self._process.terminate()

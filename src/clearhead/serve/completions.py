@@ -166,10 +166,10 @@ async def respond(request: Request, served: ServedModel, prompted: Prompted, for
     prompt_tokens = sum(len(prompt) for prompt in prompted.prompts)
     submit = partial(submit_requests, served)
     if prompted.body.stream:
-        chunks = chunks_together(requests, submit, seconds)
+        chunks = chunks_together(requests, submit, seconds, served.pause)
         first = await while_connected(request, anext(chunks), seconds)
         include_usage = prompted.body.stream_options.include_usage
-        events = _events(_chained(first, chunks), form, head, prompt_tokens, include_usage)
+        events = _events(served, _chained(first, chunks), form, head, prompt_tokens, include_usage)
         return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
     texts = await while_connected(request, _gathered(generated_chunks(requests, submit, seconds)), seconds)
     usage = Usage.of(prompt_tokens, sum(text.generated for text in texts)).model_dump()
@@ -192,6 +192,7 @@ async def _chained(first: list[TextChunk], chunks: AsyncIterator[list[TextChunk]
 
 
 async def _events(
+    served: ServedModel,
     chunks: AsyncIterator[list[TextChunk]],
     form: ResponseFormat,
     head: dict[str, object],
@@ -200,6 +201,7 @@ async def _events(
 ) -> AsyncIterator[str]:
     """The server-sent events of all texts; those that are there together are sent together."""
     head, generated = {**head, "object": form.event}, dict[int, int]()
+    served.streams += 1
     try:
         async for some in chunks:
             events = []
@@ -216,6 +218,8 @@ async def _events(
     except Exception as problem:
         refused = to_request_error(problem)
         yield _event(error_document(refused.status, str(refused), refused.code))
+    finally:
+        served.streams -= 1
 
 
 def _event(data: dict[str, object]) -> str:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import struct
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -41,7 +44,7 @@ def timeout_protocol(limits: Limits) -> type[H11Protocol]:
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self.unread = self.loop.call_later(limits.patience, self.transport.abort)
+            self.unread = self.loop.call_later(limits.patience, self.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()
@@ -52,7 +55,7 @@ def timeout_protocol(limits: Limits) -> type[H11Protocol]:
         def close_if_idle(self, last_cycle: Any) -> None:
             """Close if no request came since the last check and none is in progress; else check again later."""
             if self.transport.is_closing():
-                self.transport.abort()
+                self.abort()
                 return
             if self.is_idle and self.cycle is last_cycle:
                 self.transport.close()
@@ -65,7 +68,14 @@ def timeout_protocol(limits: Limits) -> type[H11Protocol]:
         def shutdown(self) -> None:
             super().shutdown()
             if self.transport.is_closing():
-                self.loop.call_later(limits.patience, self.transport.abort)
+                self.loop.call_later(limits.patience, self.abort)
+
+        def abort(self) -> None:
+            """End the connection now, and drop what is not sent: neither this process nor the system keeps it."""
+            with suppress(OSError, AttributeError):
+                opened = self.transport.get_extra_info("socket")
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
 
         @property
         def is_idle(self) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -103,12 +104,20 @@ def add_error_handlers(app: FastAPI) -> None:
         return to_request_error(problem).response()
 
 
+_TYPE = re.compile(r"str$|bytes$|list\[|constrained-")  # in the path of an error, what is no field
+
+
 def _validation_message(problem: RequestValidationError) -> str:
-    """Name the first invalid field and what is wrong with it."""
-    first = problem.errors()[0]
+    """Name the first invalid field and what is wrong with it.
+
+    Of a field with several types, each has said what it misses: most is known about the one that got furthest.
+    """
+    found = [(tuple(part for part in each["loc"] if part != "body"), each) for each in problem.errors()]
+    field = [(path, each) for path, each in found if path[:1] == found[0][0][:1]]
+    path, first = max(field, key=lambda each: (len(each[0]), not each[1]["type"].endswith("_type")))
     if first["type"] == "json_invalid":
         reason = str(first["ctx"]["error"])
-        return f"the body is not JSON: {reason[:1].lower()}{reason[1:]} at character {first['loc'][-1] + 1}"
-    field = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
+        return f"the body is not JSON: {reason[:1].lower()}{reason[1:]} at character {path[-1] + 1}"
+    name = ".".join(str(part) for part in path if not _TYPE.match(str(part))) or "the body"
     message = str(first["msg"])
-    return f"{field}: {message[:1].lower()}{message[1:]}".encode(errors="replace").decode()
+    return f"{name}: {message[:1].lower()}{message[1:]}".encode(errors="replace").decode()

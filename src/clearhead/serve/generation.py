@@ -5,6 +5,7 @@ T tokens, V vocabulary
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Sequence
@@ -76,11 +77,14 @@ async def generated_chunks(
 
 
 async def chunks_together(
-    requests: Sequence[GenerationRequest], submit: Submit, seconds: float
+    requests: Sequence[GenerationRequest],
+    submit: Submit,
+    seconds: float,
+    pause: Callable[[], float] = lambda: 0.0,
 ) -> AsyncGenerator[list[TextChunk], None]:
     """The chunks of all texts that have come at a time, until each has ended; submitted when the first is awaited.
 
-    What has come of a text in the meantime is one chunk: a busy service sends fewer and longer ones.
+    What comes of a text in the seconds of a `pause` is one chunk.
     """
     queue = ThreadQueue[TextChunk | Future[Any]](seconds)  # a chunk, or the answer of a job that has ended
     jobs = submit([replace(each, send=queue.put) for each in requests])
@@ -101,6 +105,8 @@ async def chunks_together(
             for answer in ended:
                 answer.result()
             running -= len(ended)
+            if running and (rest := pause()):
+                await asyncio.sleep(rest)
     finally:
         for job in jobs:
             job.answer.cancel()

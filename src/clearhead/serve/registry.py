@@ -27,12 +27,16 @@ if TYPE_CHECKING:
     from clearhead import Model
 
 
+PAUSE = 0.001  # seconds, for each other stream
+
+
 class ServedModel:
     """One model under its name, and the thread that computes for it."""
 
     def __init__(self, name: str, model: Model, limits: Limits, metrics: Metrics):
         self.name, self.model, self.limits, self.metrics = name, model, limits, metrics
         self.loaded = int(time.time())
+        self.streams = 0  # texts that are being sent as they come
         self.worker = Worker(name, limits, metrics)
         if model.verb == "generate":
             self.merges  # noqa: B018 - compiles native code, before the first request
@@ -57,6 +61,10 @@ class ServedModel:
     def merges(self) -> bool:
         """Whether texts that were begun at different times are generated in one step."""
         return hasattr(self.model.engines.stepper(COMPILE_MIN_TEXTS), "merge")
+
+    def pause(self) -> float:
+        """Seconds between two events of a stream: many streams send fewer and longer ones."""
+        return PAUSE * (self.streams - 1)
 
     def require(self, verb: str, meaning: str = "") -> None:
         """Refuse what a model of another task does; `meaning` is the verb in a sentence."""

@@ -297,7 +297,7 @@ def check_items(body: bytes, most: int) -> None:
             strings += 1
         else:
             values += 1
-        if values > most or strings > 2 * most:  # a key and a value each
+        if values > most or strings > 2 * most + 1:  # a key and a value each
             message = f"the request has more than {most:,} values; send less at a time"
             raise RequestError(413, "too_large", message)
 
