@@ -98,10 +98,21 @@ def test_a_body_with_too_many_values_is_refused_before_it_is_read(service: Servi
     ],
 )
 def test_values_are_counted_outside_strings(body: bytes, count: int) -> None:
-    check_items(body, count)
+    check_items(body, count, 100)
     if count:
         with pytest.raises(RequestError, match=f"more than {count - 1} values"):
-            check_items(body, count - 1)
+            check_items(body, count - 1, 100)
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 999, 2000, 2001, 4000, 9001])
+def test_a_string_with_many_escapes_is_one_string(repeats: int) -> None:
+    body = json.dumps({"text": 'a,"[\\' * repeats, "b": [1]}).encode()
+    check_items(body, 3, 3)
+    for values, strings, sentence in ((2, 3, "more than 2 values"), (3, 2, "more than 2 strings")):
+        with pytest.raises(RequestError, match=sentence):
+            check_items(body, values, strings)
+    check_items(body[:-9], 3, 3)  # cut off in the middle
+    check_items(b'"' + b"\\" * 5001, 0, 1)  # nothing but the beginning of an escape at its end
 
 
 def test_json_errors_say_what_and_where(client: TestClient) -> None:
@@ -125,6 +136,20 @@ def test_a_stop_string_may_be_longer_than_sixteen_characters(client: TestClient)
 
 
 # --- long work ---
+
+
+@pytest.mark.parametrize(("route", "field"), [("/v1/completions", "prompt"), ("/v1/embeddings", "input")])
+def test_what_is_read_is_limited(runs: list[str], route: str, field: str) -> None:
+    service = Service.load([run for run in runs if run.endswith("writer")], Limits(read=1009))
+    client = TestClient(create_app(service, Access()), base_url="http://127.0.0.1")
+    for prompts in ([[5] * 101] * 10, ["a" * 101] * 10):
+        answer = client.post(route, json={"model": "writer", field: prompts})
+        assert (answer.status_code, answer.json()["error"]["message"]) == (
+            413,
+            "the request has 1,010 tokens to read, and the limit is 1,009: send fewer texts",
+        )
+    assert client.post(route, json={"model": "writer", field: [[5] * 100]}).status_code == 200
+    service.close()
 
 
 def test_work_is_limited_before_it_starts(service: Service) -> None:

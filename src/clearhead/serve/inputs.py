@@ -260,6 +260,13 @@ def check_count(count: int, limits: Limits) -> None:
         raise RequestError(400, "too_many", message)
 
 
+def check_read(rows: Sequence[Sequence[int]], served: ServedModel) -> None:
+    """Refuse texts that have more tokens together than a request may."""
+    if (total := sum(map(len, rows))) > served.limits.read:
+        message = f"the request has {total:,} tokens to read, and the limit is {served.limits.read:,}: send fewer texts"
+        raise RequestError(413, "too_much_work", message)
+
+
 def check_length(count: int, served: ServedModel) -> None:
     """Refuse more tokens than the model reads."""
     if count > served.context:
@@ -281,6 +288,7 @@ async def read_prompts(prompt: Prompt, served: ServedModel) -> list[tuple[int, .
         if (highest := max(row, default=0)) >= known:
             message = f"there is no token {highest}: the vocabulary has {known}, counted from 0"
             raise RequestError(400, "invalid_value", message)
+    check_read(ids, served)
     return ids
 
 
@@ -311,6 +319,7 @@ async def encode(texts: list[str], served: ServedModel) -> list[tuple[int, ...]]
     rows = await asyncio.to_thread(served.model.tokenizer.encode_batch, texts)
     for row in rows:
         check_length(len(row), served)
+    check_read(rows, served)
     return [tuple(row) for row in rows]
 
 

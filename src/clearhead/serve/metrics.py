@@ -17,7 +17,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clearhead.serve.errors import CLIENT_CLOSED_REQUEST, request_id
+from clearhead.serve.errors import CLIENT_CLOSED_REQUEST, request_id, to_request_error
 
 STATM = Path("/proc/self/statm")
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -112,6 +112,10 @@ class MeasureRequests:
 
         try:
             await self.app(scope, receive, send_with_id)
+        except Exception as problem:
+            if status != CLIENT_CLOSED_REQUEST:  # the response has begun: only its connection can be closed
+                raise
+            await to_request_error(problem).response()(scope, receive, send_with_id)
         finally:
             seconds, route = time.perf_counter() - start, getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(route=route, status=str(status)).inc()

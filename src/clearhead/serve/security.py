@@ -31,6 +31,7 @@ from clearhead.serve.errors import RequestError
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 PUBLIC_PATHS = frozenset({"/health", "/ready"})  # answered without a token
+QUOTE = ord('"')
 SMALL_BODY = 16_000  # bytes that are read in the event loop: to pass them to a thread takes longer
 NEED_TOKEN = "this service needs its token: send the header Authorization: Bearer TOKEN"
 NEED_LINK = "this page needs its token: open the link that clearhead studio has printed"
@@ -161,10 +162,12 @@ class Limits:
     body: int = 8_000_000  # bytes of a request
     bodies: int = 256_000_000  # bytes of all requests in progress
     items: int = 300_000  # JSON values in a request
+    strings: int = 10_000  # JSON strings in a request, names of fields included
     characters: int = 10_000  # of a text
     texts: int = 128  # in a request
     tokens: int = 8192  # generated for a request
     work: int = 32_768  # tokens × beams of all translations of a request
+    read: int = 131_072  # tokens of all other texts of a request
     context: int = 2048  # tokens of a prompt and its continuation; less for a model with a shorter context
     seen: int = 200  # tokens of a text whose attention is returned
     pixels: int = 16_000_000  # of an image
@@ -250,7 +253,7 @@ class Guard:
         self._held += len(body)
         try:
             if len(body) > SMALL_BODY and not headers.get("content-type", "").startswith("multipart/form-data"):
-                await asyncio.to_thread(check_items, body, self.limits.items)
+                await asyncio.to_thread(check_items, body, self.limits.items, self.limits.strings)
             await self.app(scope, _replay(body, receive), send)
         finally:
             self._held -= len(body)
@@ -285,21 +288,37 @@ class Guard:
             raise RequestError(429, "busy", message, {"Retry-After": "1"})
 
 
-# A string, or what stands before a value. Possessive: a long string takes no memory and is read once.
-_VALUES = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{,]', re.DOTALL)
+# A string (group 1 is its end), or what stands before a value. Possessive, so that a long string takes no memory. Python
+# does nothing else during a match: of a string with many escapes it is only the beginning.
+_VALUES = re.compile(rb'"(?:[^"\\]++|\\.){0,2000}+("?)|[\[{,]', re.DOTALL)
+_REST = re.compile(rb'(?:[^"\\]++|\\.){0,2000}+', re.DOTALL)
 
 
-def check_items(body: bytes, most: int) -> None:
-    """Refuse JSON with more values than `most`, before any of them takes memory."""
-    values = strings = 0
-    for found in _VALUES.finditer(body):
-        if body[found.start()] == ord('"'):
-            strings += 1
+def check_items(body: bytes, most: int, most_strings: int) -> None:
+    """Refuse JSON with too many values or strings, before any of them takes memory."""
+    values = strings = at = 0
+    while True:
+        for found in _VALUES.finditer(body, at):
+            if body[found.start()] != QUOTE:
+                values += 1
+            else:
+                strings += 1
+                if not found[1]:
+                    at = _end_of_string(body, found.end())
+                    break
+            if values > most or strings > most_strings:
+                counted = f"{most:,} values" if values > most else f"{most_strings:,} strings"
+                raise RequestError(413, "too_large", f"the request has more than {counted}; send less at a time")
         else:
-            values += 1
-        if values > most or strings > 2 * most + 1:  # a key and a value each
-            message = f"the request has more than {most:,} values; send less at a time"
-            raise RequestError(413, "too_large", message)
+            return
+
+
+def _end_of_string(body: bytes, at: int) -> int:
+    """The place after the quote that ends the string around `at`, or the end of the body."""
+    while at < len(body) and body[at] != QUOTE:
+        rest = _REST.match(body, at)
+        at = len(body) if rest is None or rest.end() == at else rest.end()
+    return at + 1
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -21,6 +21,7 @@ from clearhead.serve.inputs import (
     ServiceDep,
     Texts,
     TokenIds,
+    check_read,
     check_texts,
     check_work,
     decode_image,
@@ -44,6 +45,7 @@ async def _predict(request: Request, served: ServedModel, item: Any) -> dict[str
 async def _predict_texts(request: Request, served: ServedModel, texts: list[str]) -> list[dict[str, Any]]:
     """Return a model's predictions for several texts."""
     check_texts(texts, served.limits)
+    check_read(await asyncio.to_thread(served.model.tokenizer.encode_batch, texts), served)
     return [dict(found) for found in await answers(request, served.predict(texts), served.limits.seconds)]
 
 
