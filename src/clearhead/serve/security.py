@@ -288,8 +288,8 @@ class Guard:
             raise RequestError(429, "busy", message, {"Retry-After": "1"})
 
 
-# A string (group 1 is its end), or what stands before a value. Possessive, so that a long string takes no memory. Python
-# does nothing else during a match: of a string with many escapes it is only the beginning.
+# A string (group 1 is its end), or what stands before a value. Possessive, so that a long string takes no memory.
+# During a match no other thread runs: so of a string with many escapes it is only the beginning.
 _VALUES = re.compile(rb'"(?:[^"\\]++|\\.){0,2000}+("?)|[\[{,]', re.DOTALL)
 _REST = re.compile(rb'(?:[^"\\]++|\\.){0,2000}+', re.DOTALL)
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
@@ -79,6 +79,20 @@ async def metrics(service: ServiceDep) -> PlainTextResponse:
     return PlainTextResponse(service.metrics.text(waiting, running), media_type=METRICS_TYPE)
 
 
+class App(FastAPI):
+    """An app whose OpenAPI document lists the request bodies, which are read by dependencies, by their names."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        schemas = document["components"]["schemas"]
+        operations = [each for path in document["paths"].values() for each in path.values()]
+        for content in (each.get("requestBody", {}).get("content", {}) for each in operations):
+            body = content.get("application/json", {})
+            if name := body.get("schema", {}).get("title"):
+                schemas[name], body["schema"] = body["schema"], {"$ref": f"#/components/schemas/{name}"}
+        return document
+
+
 def create_app(service: Service, access: Access) -> FastAPI:
     """Return an app that serves models to clients that have access."""
 
@@ -88,7 +102,7 @@ def create_app(service: Service, access: Access) -> FastAPI:
         # No request is left: what still computes ends at its next step, and a step that does not end is not waited for.
         await asyncio.to_thread(service.close, CLOSING_SECONDS)
 
-    app = FastAPI(
+    app = App(
         title="Clearhead",
         version=__version__,
         description=DESCRIPTION,
