@@ -6,13 +6,17 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
+from tests.serve.conftest import opened
+from tests.serve.setting import CHARACTERS, make
 
 from clearhead.bench import serve
 from clearhead.bench.serve import (
     LoadTest,
     Responses,
+    Streams,
     figures,
     first_and_last,
     measure,
@@ -20,8 +24,11 @@ from clearhead.bench.serve import (
     quantile,
     real_sentences,
     run_clients,
+    stream_figures,
+    stream_texts,
 )
 from clearhead.errors import ConfigError
+from clearhead.serve.security import Limits
 
 EXPECTED = {"one": frozenset({"uno"}), "two": frozenset({"dos", "Dos"}), "three": frozenset({"tres"})}
 
@@ -114,3 +121,27 @@ def test_memory_is_compared_by_medians_of_its_samples() -> None:
     up_and_down = [10.0, 30.0, 10.0, 12.0, 11.0, 90.0, 11.0, 12.0, 11.0, 40.0, 11.0, 11.0, 10.0, 11.0, 13.0]
     assert first_and_last(up_and_down) == (10.0, 11.0)
     assert first_and_last([7.0]) == (7.0, 7.0)
+
+
+# --- streams ---
+
+
+def test_streams_are_measured(tmp_path: Path) -> None:
+    make(tmp_path / "writer", "lm", "char", CHARACTERS)
+    with opened([str(tmp_path / "writer")], Limits()) as address:
+        found = {count: stream_texts(address, "writer", count, 5, 0.01) for count in (1, 8)}
+    assert [len(each.firsts) for each in found.values()] >= [1, 8]
+    assert all(each.tokens == 5 * len(each.firsts) for each in found.values())
+
+
+def test_stream_figures_show_missed_bounds() -> None:
+    streams = {
+        1: Streams(100, [0.1] * 2, 1.0),
+        8: Streams(250, [0.1] * 9 + [0.9], 1.0),
+        32: Streams(600, [1.0] * 9, 1.0),
+    }
+    found = {each.what: each for each in stream_figures(streams, 64)}
+    assert found["1 streams of 64 tokens: tokens a second"].value == 100
+    assert [found[f"{n} streams of 64 tokens / one stream"].holds for n in (8, 32)] == [False, True]
+    assert found["8 streams of 64 tokens: 99 of 100 begin within"].holds is False
+    assert found["32 streams of 64 tokens: 99 of 100 begin within"].holds is None

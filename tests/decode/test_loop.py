@@ -9,7 +9,20 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from clearhead.decode import Prompts, Row, Settings, Token, TokenLoop, generate, stream_tokens
+from clearhead.decode import (
+    Prompts,
+    Row,
+    Settings,
+    SpecialTokens,
+    Steps,
+    Token,
+    TokenLoop,
+    batch_steps,
+    finish,
+    generate,
+    generate_batch,
+    stream_tokens,
+)
 from clearhead.decode.logits import row_generator, sample
 from clearhead.errors import ConfigError
 
@@ -348,3 +361,81 @@ def test_rows_of_one_search_must_have_the_same_settings() -> None:
     for other in (Settings(), Settings(beam_width=3)):
         with pytest.raises(ConfigError, match=r"^rows that share a beam search must have the same settings"):
             loop.add([Row([2], search), Row([2], other)], model.start(2))
+
+
+# --- steps ---
+
+
+def test_long_prompts_are_read_in_parts_between_the_steps_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearhead.decode.loop.PART", 7)
+    monkeypatch.setattr("clearhead.decode.stepper.PART", 5)
+    model, read = table(4), list[int]()
+    step = model.step
+
+    def count(ids: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        read.append(ids.numel())
+        return step(ids, state)
+
+    monkeypatch.setattr(model, "step", count)
+    prompts = [[2], *([3, 4, 1, 2, 3, 4, 2, 1, 3, 2, 4, 1, 1, 2, 3] for _ in range(4))]
+    rows = [Row(prompt, Settings(max_tokens=11, banned_tokens=(STOP,))) for prompt in prompts]
+    loop = TokenLoop(model)
+    for row in rows:
+        loop.add([row], model.start(1))
+    steps = []
+    while loop.active:
+        read.clear()
+        loop.step()
+        steps.append(list(read))
+    assert steps[0] == [1, 5, 5]  # whoever generates goes on; of the prompts two parts, and no more
+    assert [sum(each > 1 for each in one) for one in steps[:6]] == [2] * 6
+    assert all(row.generated == greedy_without_stop(model, row.prompt, 11) for row in rows)
+
+
+def greedy_without_stop(model: Table, prompt: Any, longest: int) -> list[int]:
+    ids: list[int] = []
+    while len(ids) < longest:
+        ids.append(1 + int(model.following((*prompt, *ids))[1:].argmax()))
+    return ids
+
+
+class Sources(Table):
+    """A table that reads a source, of which only the number of rows counts."""
+
+    def start(self, source: Any) -> torch.Tensor:
+        return torch.ones(len(source), 1, dtype=torch.long)
+
+    def parameters(self) -> Any:
+        return iter([torch.nn.Parameter(torch.zeros(1))])
+
+
+def counted(steps: Steps[Any], log: list[None]) -> Steps[Any]:
+    """The same steps, each written down."""
+    try:
+        while True:
+            log.append(next(steps))
+            yield
+    except StopIteration as end:
+        return end.value
+
+
+@pytest.mark.parametrize(("work", "fewest"), [(None, 1), (40, 3), (1, 5)])
+def test_a_batch_pauses_between_its_steps_and_gives_the_same_texts(work: int | None, fewest: int) -> None:
+    model, log = Sources(table(6).logits), list[None]()
+    special, settings = SpecialTokens(0, 2, STOP), Settings(beam_width=2, max_tokens=9)
+    sources = [[3] * length for length in (1, 7, 2, 5, 3)]
+    whole = generate_batch(model, sources, special, settings)
+    found = finish(counted(batch_steps(model, sources, special, settings, work=work), log))
+    assert [[each.ids for each in one] for one in found] == [[each.ids for each in one] for one in whole]
+    assert len(log) >= fewest
+
+
+def test_a_computation_that_is_dropped_makes_no_further_step() -> None:
+    model = Sources(table(6).logits)
+    steps = batch_steps(model, [[3] * 9] * 5, SpecialTokens(0, 2, STOP), Settings(max_tokens=9), work=1)
+    next(steps)
+    before = model.moves
+    steps.close()
+    with pytest.raises(StopIteration):
+        next(steps)
+    assert model.moves == before

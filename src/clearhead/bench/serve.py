@@ -3,6 +3,9 @@
 The service runs in a separate process, as a user starts it. First one client sends requests in sequence, then 64 in
 parallel, all with real sentences for `en-es`; every response is compared with the translation that the model gives
 without a service. `CLEARHEAD_BENCH_SECONDS` shortens the five minutes.
+
+Then 1, 8 and 32 clients stream texts of `shakespeare`, which the service generates in one batch: the tokens of all
+clients in a second, and the time to the first token. `--faults` is another run (faults.py).
 """
 
 from __future__ import annotations
@@ -27,6 +30,10 @@ from clearhead.errors import ConfigError
 
 MODEL, CLIENTS, SECONDS, SENTENCES = "en-es", 64, 300.0, 500
 ONE_CLIENT = 0.1  # share of the time with one client
+WRITER, STREAMED = "shakespeare", (64, 200)  # tokens of a text
+STREAMS = {1: 1.0, 8: 3.0, 32: 5.0}  # clients -> how many times the tokens a second of one client they must get
+ONE_STREAM = 0.05  # share of the time for each number of clients
+FIRST_TOKEN = 500.0  # ms, for 99 of 100 texts and 8 clients
 JSON = {"Content-Type": "application/json"}
 
 
@@ -37,6 +44,11 @@ def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - there is no oth
     with service(MODEL) as address:
         measured = measure(address, MODEL, expected, CLIENTS, seconds)
     yield from figures(measured)
+    with service(WRITER) as address:
+        stream_texts(address, WRITER, 1, 64, seconds * ONE_STREAM)  # warm
+        for tokens in STREAMED:
+            streams = {count: stream_texts(address, WRITER, count, tokens, seconds * ONE_STREAM) for count in STREAMS}
+            yield from stream_figures(streams, tokens)
 
 
 def _seconds() -> float:
@@ -219,6 +231,70 @@ def figures(measured: LoadTest) -> Iterator[Measurement]:
     yield Measurement("memory of the service: growth", growth, "%", 5.0, {"MB": [start / 1e6, end / 1e6]})
 
 
+# --- streams ---
+
+
+@dataclass
+class Streams:
+    """The texts that some clients have streamed."""
+
+    tokens: int = 0
+    firsts: list[float] = field(default_factory=list)  # seconds to the first token of each
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second of all clients together."""
+        return self.tokens / self.seconds
+
+
+def stream_texts(address: str, model: str, clients: int, tokens: int, seconds: float) -> Streams:
+    """Run clients that stream a text as soon as the last has ended; each at least one."""
+    found, start = Streams(), time.monotonic()
+
+    def client(number: int) -> None:
+        with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=120)) as connection:
+            seed = number
+            while seed == number or time.monotonic() < start + seconds:
+                found.firsts.append(_stream(connection, model, tokens, seed))
+                found.tokens += tokens
+                seed += clients
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found.seconds = time.monotonic() - start
+    return found
+
+
+def _stream(connection: http.client.HTTPConnection, model: str, tokens: int, seed: int) -> float:
+    """Stream one text, and return the seconds to its first token."""
+    body = {"model": model, "prompt": "ROMEO:\nI am ", "max_tokens": tokens, "temperature": 0.8, "seed": seed}
+    start = time.monotonic()
+    connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}), JSON)
+    response = connection.getresponse()
+    response.readline()
+    first = time.monotonic() - start
+    if not response.read().endswith(b"data: [DONE]\n\n"):
+        raise ConfigError(f"a stream of {model} did not end; the service's message is above")
+    return first
+
+
+def stream_figures(streams: Mapping[int, Streams], tokens: int) -> Iterator[Measurement]:
+    """Yield the figures of texts of one length with their bounds."""
+    one = streams[1].rate
+    for clients, found in streams.items():
+        of = f"{clients} streams of {tokens} tokens"
+        yield Measurement(f"{of}: tokens a second", found.rate, "/s", None, {"texts": len(found.firsts)})
+        if clients > 1:
+            yield Measurement(f"{of} / one stream", found.rate / one, "×", STREAMS.get(clients), bound="at least")
+        limit = FIRST_TOKEN if clients == 8 else None
+        yield Measurement(f"{of}: 99 of 100 begin within", quantile(found.firsts, 99), "ms", limit)
+
+
 def quantile(times: Sequence[float], percent: int) -> float:
     """Return a percentile of some times, in milliseconds."""
-    return 1000 * statistics.quantiles(times, n=100, method="inclusive")[percent - 1]
+    several = times if len(times) > 1 else [*times, *times]
+    return 1000 * statistics.quantiles(several, n=100, method="inclusive")[percent - 1]

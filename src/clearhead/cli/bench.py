@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from clearhead.cli.common import Json, console, print_json, print_table
+
+FAULTS = "clearhead.bench.faults"
 
 
 def bench(
@@ -18,6 +21,11 @@ def bench(
     peers: Annotated[
         bool, typer.Option("--peers", help="Measure other packages too, on the same work; needs clearhead[peers].")
     ] = False,
+    faults: Annotated[
+        bool, typer.Option("--faults", help="serve: clients that misbehave among those that check every answer.")
+    ] = False,
+    minutes: Annotated[float, typer.Option(min=0.1, help="serve --faults: minutes to run.")] = 60.0,
+    clients: Annotated[int, typer.Option(min=1, help="serve --faults: number of clients.")] = 64,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -33,13 +41,15 @@ def bench(
     suite = find_suite(name, peers)
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"cannot write {out}: there is no folder {out.parent}")
+    if faults and name != "serve":
+        raise ConfigError(f"--faults is a part of bench serve, not of bench {name}")
     results = []
-    for result in suite.run(peers):
+    for result in suite.run(peers) if not faults else import_module(FAULTS).run(minutes, clients):
         results.append(result)
         console(stderr=True).print(f"  {result.what}: {result.value:.3g} {result.unit}")
     peer_versions = suite.versions() if peers else {}
     document = {
-        "bench": name,
+        "bench": f"{name} --faults" if faults else name,
         "machine": machine() | peer_versions,
         "figures": [result.document() for result in results],
     }

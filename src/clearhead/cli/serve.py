@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,27 +27,57 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Further host name that clients may use; repeat for several.")
     ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="File with a key in each line, or a client's name and its key.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), to serve HTTPS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of the certificate.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Maximum batch size (texts or images).")] = 64,
     queue: Annotated[int, typer.Option(min=1, help="Maximum number of texts or images waiting per model.")] = 256,
     seconds: Annotated[float, typer.Option(min=0.1, help="Request timeout in seconds.")] = 60.0,
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum number of generated tokens per request.")] = 8192,
+    client_requests: Annotated[
+        int, typer.Option(min=0, help="Maximum number of requests in progress per client; 0 = no limit.")
+    ] = 0,
+    client_rate: Annotated[
+        int, typer.Option(min=0, help="Maximum number of requests per client and minute; 0 = no limit.")
+    ] = 0,
+    grace: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for the requests in progress after SIGTERM or Ctrl-C.")
+    ] = 30.0,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Log every request as a line of JSON, to stderr.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Serve models over HTTP: OpenAI's API for language models, and a route for each other task.
 
-    Ctrl-C or SIGTERM stops the service after the requests in progress are answered.
+    Ctrl-C or SIGTERM stops the service after the requests in progress are answered; a second one ends it at once.
     """
     try:
+        from clearhead.serve.logs import log_as_json
         from clearhead.serve.registry import Service
-        from clearhead.serve.security import Limits
+        from clearhead.serve.security import Limits, read_keys
         from clearhead.serve.server import Address, run
     except ModuleNotFoundError as missing:
         raise ConfigError(f"serving needs {missing.name}: pip install 'clearhead[studio]'") from None
 
-    address = Address(host, port, token, allow_host or ())
+    keys = {} if api_key_file is None else read_keys(api_key_file)
+    address = Address(host, port, token, allow_host or (), keys, tls_cert, tls_key)
+    limits = Limits(
+        rows=batch,
+        queue=queue,
+        seconds=seconds,
+        tokens=max_tokens,
+        client_requests=client_requests,
+        client_rate=client_rate,
+        grace=grace,
+    )
     with address.listen() as listening:
-        service = Service.load(models, Limits(rows=batch, queue=queue, seconds=seconds, tokens=max_tokens))
+        service = Service.load(models, limits)
         _announce(address.url(listening), list(service.models), as_json)
+        if log_json:
+            log_as_json()
         run(service, address, listening)
 
 

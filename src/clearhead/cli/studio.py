@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +28,8 @@ def studio(
 ) -> None:
     """Open a page to use models, look inside them, change them and train them.
 
-    Only this machine can reach it. Ctrl-C stops it; trainings that were started from the page continue.
+    Only this machine can reach it, and only with the link that is printed: it has a token. Ctrl-C stops it; trainings
+    that were started from the page continue.
     """
     try:
         from clearhead.serve.registry import Service
@@ -39,12 +41,14 @@ def studio(
 
     service = Service.load(models or sorted(names(), key=lambda name: name != FIRST))
 
-    def on_ready(url: str) -> None:
+    def on_ready(link: str) -> None:
         if as_json:
-            print_json({"address": url, "models": list(service.models)})
+            address, _, token = link.partition("?token=")
+            print_json({"address": address, "models": list(service.models)} | ({"token": token} if token else {}))
+            sys.stdout.flush()
         else:
-            typer.echo(f"the Studio is open at {url} with {', '.join(service.models)} (Ctrl-C stops it)")
+            typer.echo(f"the Studio is open at {link} with {', '.join(service.models)} (Ctrl-C stops it)")
         if browser:
-            typer.launch(url)
+            typer.launch(link)
 
     app.open_studio(service, Runs(runs), port, on_ready)

@@ -20,18 +20,29 @@ from clearhead.registry import lazy_exports
 
 if TYPE_CHECKING:
     from clearhead.decode.beam import BeamCandidate, BeamObserver, beam_search
-    from clearhead.decode.loop import SpecialTokens, TokenLoop, generate, generate_batch, stream_tokens
+    from clearhead.decode.loop import (
+        SpecialTokens,
+        Steps,
+        TokenLoop,
+        batch_steps,
+        finish,
+        generate,
+        generate_batch,
+        stream_tokens,
+    )
     from clearhead.decode.stepper import Stepper
 
 __all__ = ["EndReason", "Hypothesis", "Prompts", "Row", "Settings", "TextStream", "Token", "text_pieces"]
 __all__ += ["BeamCandidate", "BeamObserver", "beam_search"]
-__all__ += ["SpecialTokens", "Stepper", "TokenLoop", "generate", "generate_batch", "stream_tokens"]
+__all__ += ["SpecialTokens", "Stepper", "Steps", "TokenLoop", "batch_steps", "finish"]
+__all__ += ["generate", "generate_batch", "stream_tokens"]
 
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         **dict.fromkeys(("BeamCandidate", "BeamObserver", "beam_search"), "beam"),
-        **dict.fromkeys(("SpecialTokens", "TokenLoop", "generate", "generate_batch", "stream_tokens"), "loop"),
+        **dict.fromkeys(("SpecialTokens", "Steps", "TokenLoop", "batch_steps", "finish"), "loop"),
+        **dict.fromkeys(("generate", "generate_batch", "stream_tokens"), "loop"),
         "Stepper": "stepper",
     },
 )

@@ -169,6 +169,17 @@ class BeamGroup:
         """The rows whose search goes on."""
         return [search.row for search in self._searches]
 
+    @property
+    def takes_single_tokens(self) -> bool:
+        """Whether the next step reads one token of each hypothesis."""
+        return self._unread.size(1) == 1
+
+    @property
+    def part(self) -> int:
+        """The tokens of all rows that the next step reads."""
+        rows, tokens = self._unread.shape
+        return rows * min(part_length(rows), tokens)
+
     @torch.inference_mode()
     def step(self) -> None:
         """One token for every open hypothesis, or one part of the prompts."""

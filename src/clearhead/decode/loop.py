@@ -19,14 +19,14 @@ alone. Groups that were added at different times stay apart, unless the model ca
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict, deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from itertools import chain
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -42,12 +42,20 @@ from clearhead.decode.logits import (
     row_generator,
 )
 from clearhead.decode.settings import EndReason, Hypothesis, Prompts, Row, Settings, Token
-from clearhead.decode.stepper import Stepper, last_logits, part_length, select_rows
+from clearhead.decode.stepper import PART, Stepper, last_logits, part_length, select_rows
 from clearhead.errors import ConfigError
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]  # a computation that pauses between steps: to drop it is to cancel it
 
 
 def generate(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> list[list[Hypothesis]]:
     """Continue each prompt until the stop token or max_tokens: the hypotheses of each, the best first."""
+    return finish(generation_steps(model, state, prompts, settings))
+
+
+def generation_steps(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> Steps[list[list[Hypothesis]]]:
+    """What `generate` returns, step by step; a search of the model's own is one step."""
     can_search = getattr(model, "can_search", None)
     if can_search is not None and can_search(state, prompts, settings):
         found: list[list[Hypothesis]] = model.search(state, prompts, settings)  # type: ignore[attr-defined]
@@ -56,7 +64,18 @@ def generate(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -
     loop.add(rows, state)
     while loop.active:
         loop.step()
+        yield
     return [row.hypotheses for row in rows]
+
+
+def finish(steps: Steps[T]) -> T:
+    """What a computation returns after its last step."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def stream_tokens(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> Iterator[list[Token]]:
@@ -105,8 +124,8 @@ class TokenLoop:
             self.groups.append(group)
 
     def step(self) -> None:
-        """One token for every row, or the next part of its prompt. Rows that have ended or are cancelled leave."""
-        for group in self.groups:
+        """One token for every row, or a part of its prompt. Rows that have ended or are cancelled leave."""
+        for group in self._turn():
             try:
                 group.step()
             except Exception as problem:
@@ -115,6 +134,25 @@ class TokenLoop:
         self.groups = [group for group in self.groups if group.rows]
         if len(self.groups) > 1:
             self._merge()
+
+    def _turn(self) -> list[SampleGroup | BeamGroup]:
+        """The groups of the next step: all that generate, and so many that read prompts that no row waits long."""
+        if len(self.groups) == 1:
+            return self.groups
+        generating: list[SampleGroup | BeamGroup] = []
+        reading: list[SampleGroup | BeamGroup] = []
+        waiting: list[SampleGroup | BeamGroup] = []
+        tokens = 0
+        for group in self.groups:
+            if group.takes_single_tokens:
+                generating.append(group)
+            elif tokens < PART:
+                reading.append(group)
+                tokens += group.part
+            else:
+                waiting.append(group)
+        self.groups = [*generating, *waiting, *reading]  # those that waited are the first of the next step
+        return [*generating, *reading]
 
     def _merge(self) -> None:
         """Unite groups that go on token by token, if the model can."""
@@ -225,6 +263,12 @@ class SampleGroup:
     def takes_single_tokens(self) -> bool:
         """Whether the next step reads one token of each row."""
         return min(member.unread for member in self._members) == 1
+
+    @property
+    def part(self) -> int:
+        """The tokens of all rows that the next step reads."""
+        rows = len(self._members)
+        return rows * min(part_length(rows), *(member.unread for member in self._members))
 
     def merge(self, other: SampleGroup) -> bool:
         """Take over the rows of another group, if the model can merge the two states."""
@@ -340,23 +384,62 @@ def generate_batch(
 
     With several threads as many batches are computed side by side: worth it where a step releases Python's lock.
     """
+    return finish(batch_steps(model, sources, special, settings, rows, threads))
+
+
+def batch_steps(
+    model: SourceStepper,
+    sources: Sequence[Sequence[int]],
+    special: SpecialTokens,
+    settings: Settings,
+    rows: int = BATCH,
+    threads: int = 1,
+    work: int | None = None,
+) -> Steps[list[list[Hypothesis]]]:
+    """What `generate_batch` returns, step by step; `work` limits the tokens × beams of a batch, and so of a step."""
     device = next(model.parameters()).device
 
-    def compute(indices: Sequence[int]) -> list[list[Hypothesis]]:
+    def compute(indices: Sequence[int]) -> Steps[list[list[Hypothesis]]]:
         limits = [source_limit(sources[i], settings) for i in indices]
         prompts = Prompts([[special.start]] * len(indices), special.stop, limits, row_seeds=indices, device=device)
         stopped = [torch.tensor([*sources[i], special.stop]) for i in indices]
         with torch.inference_mode():
             state = model.start(pad_sequence(stopped, batch_first=True, padding_value=special.pad).to(device))  # (B, S)
-        return generate(model, state, prompts, settings)
+        found = yield from generation_steps(model, state, prompts, settings)
+        return found
 
-    order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-    batches = [order[first : first + rows] for first in range(0, len(order), rows)]
-    batches.reverse()  # the longest first: what is left at the end is short
-    parallel = threads > 1 and len(batches) > 1
-    found = list(_pool(threads).map(compute, batches)) if parallel else [compute(batch) for batch in batches]
+    order = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
+    costs = [source_limit(source, settings) * settings.beam_width for source in sources]
+    batches = list(_batches(order, costs, rows, work))
+    found: list[list[list[Hypothesis]]] = []
+    if threads > 1 and len(batches) > 1:
+        running: deque[Future[list[list[Hypothesis]]]] = deque()
+        for batch in batches:
+            running.append(_pool(threads).submit(lambda batch: finish(compute(batch)), batch))
+            if len(running) == threads:
+                found.append(running.popleft().result())
+                yield
+        found += [each.result() for each in running]
+    else:
+        for batch in batches:
+            found.append((yield from compute(batch)))
+            yield
     by_source = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
     return [by_source[i] for i in range(len(sources))]
+
+
+def _batches(order: Sequence[int], costs: Sequence[int], rows: int, work: int | None) -> Iterator[list[int]]:
+    """The longest first, so that what is left at the end is short."""
+    batch: list[int] = []
+    for i in order:
+        # The first of a batch is its longest: the others take as many steps.
+        full = work is not None and batch and (len(batch) + 1) * costs[batch[0]] > work
+        if full or len(batch) == rows:
+            yield batch
+            batch = []
+        batch.append(i)
+    if batch:
+        yield batch
 
 
 @cache

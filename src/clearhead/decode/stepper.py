@@ -12,7 +12,7 @@ from torch import Tensor
 
 from clearhead.errors import ConfigError
 
-PART = 512  # prompt tokens of a row that are read in one step
+PART = 512  # prompt tokens that are read in one step
 PART_OF_BATCH = 1024  # prompt tokens of all rows that are read in one step: their logits (B, T, V) take memory
 SPAN = 64  # logits of which one maximum is taken
 

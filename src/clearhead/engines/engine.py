@@ -21,6 +21,9 @@ from clearhead.decode import (
     Settings,
     SpecialTokens,
     Stepper,
+    Steps,
+    batch_steps,
+    finish,
     generate,
     generate_batch,
     stream_tokens,
@@ -77,11 +80,17 @@ class Engines:
         self, sources: Sequence[Sequence[int]], special: SpecialTokens, settings: Settings
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, the best first."""
+        return finish(self.batch_steps(sources, special, settings))
+
+    def batch_steps(
+        self, sources: Sequence[Sequence[int]], special: SpecialTokens, settings: Settings, work: int | None = None
+    ) -> Steps[list[list[Hypothesis]]]:
+        """What `generate_batch` returns, step by step; `work` limits the tokens × beams of a step."""
         if self.engine == "ct2" and not self.network_changed:
             return self.ct2(special, sources[:INT8_SAMPLE]).generate_batch(sources, special, settings)
         stepper = self.stepper(len(sources), settings)
         threads = cores() if stepper is self._native else 1
-        found = generate_batch(stepper, sources, special, settings, threads=threads)
+        found = yield from batch_steps(stepper, sources, special, settings, threads=threads, work=work)
         if self.int8 and stepper is self._native and self._int8_texts < min(INT8_SAMPLE, len(sources)):
             self._int8_texts = min(INT8_SAMPLE, len(sources))
             sample = slice(self._int8_texts)

@@ -27,7 +27,7 @@ Of the configuration they use `dim` (tokens, states and contexts), `layers`, `ce
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -108,6 +108,12 @@ class RnnLanguageModel(Model):
 
     def reorder(self, state: State | None, rows: Tensor) -> State | None:
         return None if state is None else state.reorder(rows)
+
+    def merge(self, states: Sequence[State]) -> State:
+        """One state with the rows of all."""
+        cells = [state.cell for state in states if state.cell is not None]
+        hidden = torch.cat([state.hidden for state in states], dim=1)  # (L, B, D)
+        return State(hidden, torch.cat(cells, dim=1) if cells else None)
 
 
 # --- encoder and decoder ---

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.serve.completions import GenerationBody, Prompted, ResponseFormat, Usage, respond
 from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.generation import TextChunk, TokenLogprob
-from clearhead.serve.inputs import RequestBody, ServiceDep, encode
+from clearhead.serve.inputs import RequestBody, ServiceDep, encode, json_schema, read_json
 
 router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
@@ -38,7 +38,7 @@ class Message(RequestBody):
     """One message of a conversation."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
     name: str | None = Field(None, max_length=64, description="Shown to the model instead of the role.")
 
     @property
@@ -62,7 +62,7 @@ class ChatRequest(GenerationBody):
         }
     )
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=200)]
+    messages: Annotated[list[Message], Field(min_length=1, max_length=200, fail_fast=True)]
     max_tokens: int | None = Field(None, ge=1, description="The older name of max_completion_tokens.")
     max_completion_tokens: int = Field(256, ge=1, description="Maximum number of generated tokens.")
     logprobs: bool = Field(False, description="Return the log-probability of each token.")
@@ -120,8 +120,15 @@ class ChatReply(BaseModel):
     usage: Usage
 
 
-@router.post("/v1/chat/completions", summary="Continue a conversation", response_model=ChatReply)
-async def chat(body: ChatRequest, request: Request, service: ServiceDep) -> Response:
+@router.post(
+    "/v1/chat/completions",
+    summary="Continue a conversation",
+    response_model=ChatReply,
+    openapi_extra=json_schema(ChatRequest),
+)
+async def chat(
+    body: Annotated[ChatRequest, Depends(read_json(ChatRequest))], request: Request, service: ServiceDep
+) -> Response:
     """The next message of a conversation, whole or by server-sent events."""
     served = service.get(body.model)
     served.require("generate")

@@ -11,17 +11,25 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.decode import Settings
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError, error_document, to_request_error
-from clearhead.serve.generation import GenerationRequest, TextChunk, TokenLogprob, generated_chunks, submit_requests
+from clearhead.serve.generation import (
+    GenerationRequest,
+    TextChunk,
+    TokenLogprob,
+    chunks_together,
+    generated_chunks,
+    joined,
+    submit_requests,
+)
 from clearhead.serve.inputs import (
     ModelName,
     Prompt,
@@ -31,6 +39,8 @@ from clearhead.serve.inputs import (
     TokenIds,
     check_count,
     check_length,
+    json_schema,
+    read_json,
     read_prompts,
 )
 from clearhead.serve.registry import ServedModel
@@ -39,6 +49,7 @@ from clearhead.serve.worker import while_connected
 router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
 StopString = Annotated[str, Field(min_length=1, max_length=200)]
+StopStrings = Annotated[list[StopString], Field(max_length=16, fail_fast=True)]
 NotSupported = Annotated[float, Field(ge=0, le=0, description="Only 0 is supported.")]
 
 
@@ -57,7 +68,7 @@ class GenerationBody(SearchBody):
     model: ModelName
     temperature: float = Field(1.0, ge=0, le=2, description="0 = greedy. With beams the default is 0.")
     n: int = Field(1, ge=1, le=16, description="Texts for each prompt; with beams the n best.")
-    stop: StopString | list[StopString] = Field([], max_length=16, description="End before the first of these.")
+    stop: StopString | StopStrings = Field([], description="End before the first of these.")
     stream: bool = Field(False, description="Send the text as it is generated, by server-sent events.")
     stream_options: StreamOptions = StreamOptions()
     user: str | None = Field(None, description="Ignored.")
@@ -140,7 +151,7 @@ class Prompted:
                 self.stops,
                 self.top_logprobs,
                 self.echo and bool(prompt),
-                served.model.window(len(prompt or start) + self.max_tokens),
+                served.window,
                 index=number * body.n + row_seed,
             )
             for number, prompt in enumerate(self.prompts)
@@ -153,13 +164,14 @@ async def respond(request: Request, served: ServedModel, prompted: Prompted, for
     seconds, requests = served.limits.seconds, prompted.requests(served)
     head = {"id": f"{form.id_prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": served.name}
     prompt_tokens = sum(len(prompt) for prompt in prompted.prompts)
-    chunks = generated_chunks(requests, partial(submit_requests, served), seconds)
+    submit = partial(submit_requests, served)
     if prompted.body.stream:
+        chunks = chunks_together(requests, submit, seconds, served.pause)
         first = await while_connected(request, anext(chunks), seconds)
         include_usage = prompted.body.stream_options.include_usage
-        events = _events(_chained(first, chunks), form, head, prompt_tokens, include_usage)
+        events = _events(served, _chained(first, chunks), form, head, prompt_tokens, include_usage)
         return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-    texts = await while_connected(request, _gathered(chunks), seconds)
+    texts = await while_connected(request, _gathered(generated_chunks(requests, submit, seconds)), seconds)
     usage = Usage.of(prompt_tokens, sum(text.generated for text in texts)).model_dump()
     choices = [form.choice(text) for text in texts]
     return JSONResponse({**head, "object": form.whole, "choices": choices, "usage": usage})
@@ -170,31 +182,35 @@ async def _gathered(chunks: AsyncIterator[TextChunk]) -> list[TextChunk]:
     texts: dict[int, list[TextChunk]] = {}
     async for chunk in chunks:
         texts.setdefault(chunk.index, []).append(chunk)
-    return [_joined(texts[index]) for index in sorted(texts)]
+    return [joined(texts[index]) for index in sorted(texts)]
 
 
-def _joined(chunks: Sequence[TextChunk]) -> TextChunk:
-    tokens = tuple(token for chunk in chunks for token in chunk.tokens)
-    return replace(chunks[-1], text="".join(chunk.text for chunk in chunks), tokens=tokens)
-
-
-async def _chained(first: TextChunk, chunks: AsyncIterator[TextChunk]) -> AsyncIterator[TextChunk]:
+async def _chained(first: list[TextChunk], chunks: AsyncIterator[list[TextChunk]]) -> AsyncIterator[list[TextChunk]]:
     yield first
-    async for chunk in chunks:
-        yield chunk
+    async for some in chunks:
+        yield some
 
 
 async def _events(
-    chunks: AsyncIterator[TextChunk], form: ResponseFormat, head: dict[str, object], prompt_tokens: int, usage: bool
+    served: ServedModel,
+    chunks: AsyncIterator[list[TextChunk]],
+    form: ResponseFormat,
+    head: dict[str, object],
+    prompt_tokens: int,
+    usage: bool,
 ) -> AsyncIterator[str]:
-    """The server-sent events of all texts."""
+    """The server-sent events of all texts; those that are there together are sent together."""
     head, generated = {**head, "object": form.event}, dict[int, int]()
+    served.streams += 1
     try:
-        async for chunk in chunks:
-            if chunk.index not in generated and form.opening is not None:
-                yield _event({**head, "choices": [form.opening(chunk.index)]})
-            generated[chunk.index] = chunk.generated
-            yield _event({**head, "choices": [form.delta(chunk)]})
+        async for some in chunks:
+            events = []
+            for chunk in some:
+                if chunk.index not in generated and form.opening is not None:
+                    events.append(_event({**head, "choices": [form.opening(chunk.index)]}))
+                generated[chunk.index] = chunk.generated
+                events.append(_event({**head, "choices": [form.delta(chunk)]}))
+            yield "".join(events)
         if usage:
             total = Usage.of(prompt_tokens, sum(generated.values())).model_dump()
             yield _event({**head, "choices": [], "usage": total})
@@ -202,6 +218,8 @@ async def _events(
     except Exception as problem:
         refused = to_request_error(problem)
         yield _event(error_document(refused.status, str(refused), refused.code))
+    finally:
+        served.streams -= 1
 
 
 def _event(data: dict[str, object]) -> str:
@@ -255,8 +273,15 @@ class CompletionReply(BaseModel):
     usage: Usage | None = None
 
 
-@router.post("/v1/completions", summary="Continue a prompt", response_model=CompletionReply)
-async def completions(body: CompletionRequest, request: Request, service: ServiceDep) -> Response:
+@router.post(
+    "/v1/completions",
+    summary="Continue a prompt",
+    response_model=CompletionReply,
+    openapi_extra=json_schema(CompletionRequest),
+)
+async def completions(
+    body: Annotated[CompletionRequest, Depends(read_json(CompletionRequest))], request: Request, service: ServiceDep
+) -> Response:
     """Text that continues each prompt, whole or by server-sent events."""
     served = service.get(body.model)
     served.require("generate")

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -25,6 +27,7 @@ MESSAGES = {
     404: "there is nothing at this address; /openapi.json lists all routes",
     405: "this address answers another method; /openapi.json lists all routes",
 }
+request_id: ContextVar[str] = ContextVar("request_id", default="-")  # of the request that is being answered
 CLIENT_CLOSED_REQUEST = 499  # nobody receives this status, but the metrics count it
 
 
@@ -72,12 +75,12 @@ def to_request_error(problem: Exception) -> RequestError:
         return problem
     if isinstance(problem, ClearheadError):
         return RequestError(400, "invalid_value", str(problem))
-    logger.error("a request failed", exc_info=problem)
+    logger.error("request %s failed", request_id.get(), exc_info=problem)
     return RequestError(500, "failure", "the service failed to answer this request; its log says more")
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Register handlers that answer every exception with an error document."""
+    """Register handlers that answer what a client can cause with an error document; the rest is `MeasureRequests`'."""
 
     @app.exception_handler(ClearheadError)
     async def _user_error(_: Request, problem: ClearheadError) -> JSONResponse:
@@ -96,14 +99,21 @@ def add_error_handlers(app: FastAPI) -> None:
     async def _disconnected(_: Request, __: ClientDisconnect) -> Response:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
 
-    @app.exception_handler(Exception)
-    async def _internal(_: Request, problem: Exception) -> JSONResponse:
-        return to_request_error(problem).response()
+
+_TYPE = re.compile(r"str$|bytes$|list\[|constrained-")  # in the path of an error, what is no field
 
 
 def _validation_message(problem: RequestValidationError) -> str:
-    """Name the first invalid field and what is wrong with it."""
-    first = problem.errors()[0]
-    field = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
+    """Name the first invalid field and what is wrong with it.
+
+    Of a field with several types, each has said what it misses: most is known about the one that got furthest.
+    """
+    found = [(tuple(part for part in each["loc"] if part != "body"), each) for each in problem.errors()]
+    field = [(path, each) for path, each in found if path[:1] == found[0][0][:1]]
+    path, first = max(field, key=lambda each: (len(each[0]), not each[1]["type"].endswith("_type")))
+    if first["type"] == "json_invalid":
+        reason = str(first["ctx"]["error"])
+        return f"the body is not JSON: {reason[:1].lower()}{reason[1:]} at character {path[-1] + 1}"
+    name = ".".join(str(part) for part in path if not _TYPE.match(str(part))) or "the body"
     message = str(first["msg"])
-    return f"{field}: {message[:1].lower()}{message[1:]}".encode(errors="replace").decode()
+    return f"{name}: {message[:1].lower()}{message[1:]}".encode(errors="replace").decode()

@@ -5,8 +5,12 @@ T tokens, V vocabulary
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +20,7 @@ from clearhead.decode import EndReason, Row, Settings, TextStream, Token
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.worker import Job, ThreadQueue
 
-NEAR = 32  # prompts whose lengths differ by less are read together
+NEAR = 32  # prompts whose lengths differ by less share a state, where states cannot be merged
 
 
 @dataclass(frozen=True)
@@ -52,16 +56,36 @@ class GenerationRequest:
     echo: bool = False  # send the prompt too
     window: int | None = None  # tokens that the model looks back at
     index: int = 0  # of its first text in the response
+    submitted: float = field(default_factory=time.monotonic, compare=False)
     send: Callable[[TextChunk], None] = field(default=lambda _: None, compare=False)
 
 
 # --- from a request to chunks ---
 
 
+Submit = Callable[[Sequence["GenerationRequest"]], list[Job]]
+
+
 async def generated_chunks(
-    requests: Sequence[GenerationRequest], submit: Callable[[Sequence[GenerationRequest]], list[Job]], seconds: float
+    requests: Sequence[GenerationRequest], submit: Submit, seconds: float
 ) -> AsyncIterator[TextChunk]:
-    """The chunks of all texts as they come, until each has ended; submitted when the first is awaited."""
+    """The chunks of all texts as they come, one after the other."""
+    async with aclosing(chunks_together(requests, submit, seconds)) as found:
+        async for together in found:
+            for chunk in together:
+                yield chunk
+
+
+async def chunks_together(
+    requests: Sequence[GenerationRequest],
+    submit: Submit,
+    seconds: float,
+    pause: Callable[[], float] = lambda: 0.0,
+) -> AsyncGenerator[list[TextChunk], None]:
+    """The chunks of all texts that have come at a time, until each has ended; submitted when the first is awaited.
+
+    What comes of a text in the seconds of a `pause` is one chunk.
+    """
     queue = ThreadQueue[TextChunk | Future[Any]](seconds)  # a chunk, or the answer of a job that has ended
     jobs = submit([replace(each, send=queue.put) for each in requests])
     for job in jobs:
@@ -69,35 +93,61 @@ async def generated_chunks(
     running = len(jobs)
     try:
         while running:
-            item = await queue.get()
-            if isinstance(item, TextChunk):
-                yield item
-            else:
-                item.result()
-                running -= 1
+            texts: dict[int, list[TextChunk]] = {}
+            ended: list[Future[Any]] = []
+            for item in await queue.take():
+                if isinstance(item, TextChunk):
+                    texts.setdefault(item.index, []).append(item)
+                else:
+                    ended.append(item)
+            if texts:
+                yield [joined(chunks) for chunks in texts.values()]
+            for answer in ended:
+                answer.result()
+            running -= len(ended)
+            if running and (rest := pause()):
+                await asyncio.sleep(rest)
     finally:
         for job in jobs:
             job.answer.cancel()
 
 
+def joined(chunks: Sequence[TextChunk]) -> TextChunk:
+    """All chunks of one text as one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    tokens = tuple(token for chunk in chunks for token in chunk.tokens)
+    return replace(chunks[-1], text="".join(chunk.text for chunk in chunks), tokens=tokens)
+
+
 def submit_requests(served: ServedModel, requests: Sequence[GenerationRequest]) -> list[Job]:
     """Continue prompts in the thread of a model; each request gets its own chunks."""
+    merges = served.merges
 
     def join(jobs: list[Job]) -> Iterator[None]:
         stepper, window = served.model.engines.stepper(), jobs[0].payload.window
-        state = stepper.start() if window is None else stepper.start(window=window)
-        served.worker.join(stepper, [_row(served, job) for job in jobs], state)
-        return iter(())
+        groups: dict[int, list[Job]] = defaultdict(list)  # jobs that share a state
+        for job in jobs:
+            groups[len(job.payload.prompt) if merges else 0].append(job)
+        for group in groups.values():
+            state = stepper.start() if window is None else stepper.start(window=window)
+            served.worker.join(stepper, [_row(served, job) for job in group], state)
+        yield from ()
 
-    jobs = [Job(_alike(each), each, join, each.settings.beam_width) for each in requests]
+    jobs = [Job(_alike(each, merges), each, join, each.settings.beam_width) for each in requests]
     served.worker.submit(jobs)
     return jobs
 
 
-def _alike(request: GenerationRequest) -> Hashable:
-    """What requests must have in common to share a state: prompts of similar length, the window, and the search."""
-    search = request.settings.shared() if request.settings.beam_width > 1 else None
-    return "generate", len(request.prompt) // NEAR, request.window, search
+def _alike(request: GenerationRequest, merges: bool) -> Hashable:
+    """What requests must have in common to join together: the window, and the search.
+
+    Where the states of a model cannot be merged, only those that join together are computed together; they share a
+    state, and need prompts of similar length.
+    """
+    if request.settings.beam_width > 1:
+        return "search", len(request.prompt), request.window, request.settings.shared()
+    return "generate", 0 if merges else len(request.prompt) // NEAR, request.window
 
 
 def _row(served: ServedModel, job: Job) -> Row:
@@ -136,6 +186,7 @@ class TextRow:
             on_end=self._search_end if request.settings.beam_width > 1 else self._row_end,
         )
         self.sent = False  # whether a chunk was sent
+        self._started: float | None = request.submitted
         self._ended = False
         self._stream = TextStream(self.decode, request.prompt, request.stops)
         self._length = 0  # characters sent
@@ -223,5 +274,8 @@ class TextRow:
         return tokens
 
     def _send(self, chunk: TextChunk) -> None:
+        if chunk.generated and self._started is not None:
+            self.served.metrics.first_token.labels(model=self.served.name).observe(time.monotonic() - self._started)
+            self._started = None
         self.sent = True
         self.request.send(chunk)

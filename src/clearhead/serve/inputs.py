@@ -1,7 +1,8 @@
 """Request bodies: the fields they share, prompts, and images as base64 or as the uploaded file of a form.
 
-Unknown fields are errors, null means the default, and everything is limited. Only the header of an image file is read
-before its format and size are checked: a small file can unpack to gigabytes.
+Unknown fields are errors, null means the default, and everything is limited. A large body is read in a thread, and the
+first wrong value ends the reading: a list of a million wrong ones costs no more than one. Only the header of an image
+file is read before its format and size are checked: a small file can unpack to gigabytes.
 """
 
 from __future__ import annotations
@@ -19,17 +20,26 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
 
 from clearhead.data.images import pixels
 from clearhead.decode import Settings
+from clearhead.decode.loop import source_limit
 from clearhead.errors import DataError
 from clearhead.run import Sizes
 from clearhead.serve.errors import RequestError
 from clearhead.serve.registry import ServedModel, Service
-from clearhead.serve.security import Limits
+from clearhead.serve.security import SMALL_BODY, Limits
 
 if TYPE_CHECKING:
     from clearhead.data.examples import Pixels
@@ -39,8 +49,41 @@ DECODERS = ThreadPoolExecutor(2, "clearhead images")  # few, because each may ne
 
 ModelName = Annotated[str, Field(description="A name that `/v1/models` lists.", max_length=200)]
 TokenId = Annotated[int, Field(ge=0, strict=True)]
-TokenIds = Annotated[list[TokenId], Field(max_length=1000)]
-Prompt = str | list[str] | list[TokenId] | list[list[TokenId]]
+TokenIds = Annotated[list[TokenId], Field(max_length=1000, fail_fast=True)]
+Texts = Annotated[list[str], Field(fail_fast=True)]
+
+
+def _check_prompt(prompt: Any) -> Any:
+    """A prompt as it is; the error names the first wrong item."""
+    if isinstance(prompt, str):
+        return prompt
+    if not isinstance(prompt, list):
+        raise _wrong_prompt("it is neither a text nor a list")
+    kind = type(prompt[0]) if prompt else str
+    for place, item in enumerate(prompt):
+        if type(item) is not kind or kind not in (str, int, list) or (kind is int and item < 0):
+            raise _wrong_prompt(f"item {place} is {_shortened(item)}")
+        for inner, token in enumerate(item if kind is list else ()):
+            if type(token) is not int or token < 0:
+                raise _wrong_prompt(f"item {inner} of row {place} is {_shortened(token)}")
+    return prompt
+
+
+def _wrong_prompt(what: str) -> PydanticCustomError:
+    needed = "a text, texts, token ids from 0 on, or rows of token ids"
+    return PydanticCustomError("prompt", "{what}; it must be {needed}", {"what": what, "needed": needed})
+
+
+def _shortened(value: Any) -> str:
+    """How a value of JSON begins."""
+    shown = json.dumps(value[:20] if isinstance(value, str) else value) if not isinstance(value, list | dict) else ""
+    return shown[:40] if shown else {list: "a list", dict: "an object"}[type(value)]
+
+
+Prompt = Annotated[
+    str | list[str] | list[int] | list[list[int]],
+    PlainValidator(_check_prompt, json_schema_input_type=str | list[str] | list[TokenId] | list[list[TokenId]]),
+]
 Base64OrBytes = Annotated[str | bytes, WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
 Body = TypeVar("Body", bound="RequestBody")
 
@@ -64,8 +107,12 @@ class RequestBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_nulls(cls, values: Any) -> Any:
-        """Treat null as absent: OpenAI's clients send it for a default."""
-        return {name: each for name, each in values.items() if each is not None} if isinstance(values, dict) else values
+        """Treat null as absent: OpenAI's clients send it for a default. Of unknown fields the first is left."""
+        if not isinstance(values, dict):
+            return values
+        known = {name: values[name] for name in cls.model_fields if values.get(name) is not None}
+        unknown = next((name for name in values if name not in cls.model_fields), None)
+        return known if unknown is None else {unknown: values[unknown], **known}
 
 
 class SearchBody(RequestBody):
@@ -110,24 +157,49 @@ class ImageBody(RequestBody):
     image: Base64OrBytes | None = Field(None, description="An image file as base64, for a model that reads images.")
 
 
-def json_or_form(kind: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]]:
-    """Return a dependency that reads a request body from JSON or from a form with an uploaded file."""
+def read_json(kind: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]]:
+    """Return a dependency that reads a request body from JSON."""
 
     async def read(request: Request) -> Body:
-        is_form = request.headers.get("content-type", "").startswith("multipart/form-data")
-        try:
-            return kind.model_validate(await (_form(request) if is_form else _json(request)))
-        except ValidationError as problem:
-            raise RequestValidationError(problem.errors()) from None
+        content = await request.body()
+        if len(content) > SMALL_BODY:
+            return await asyncio.to_thread(_read_json, kind, content)
+        return _read_json(kind, content)
 
     return read
 
 
-async def _json(request: Request) -> Any:
+def json_or_form(kind: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]]:
+    """Return a dependency that reads a request body from JSON or from a form with an uploaded file."""
+    from_json = read_json(kind)
+
+    async def read(request: Request) -> Body:
+        if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+            return await from_json(request)
+        return _validated(kind, await _form(request))
+
+    return read
+
+
+def _read_json(kind: type[Body], content: bytes) -> Body:
     try:
-        return json.loads(await request.body())
+        values = json.loads(content)
+    except json.JSONDecodeError as problem:
+        message = f"the body is not JSON: {problem.msg[:1].lower()}{problem.msg[1:]} at character {problem.pos + 1}"
+        raise RequestError(400, "invalid_json", message) from None
+    except UnicodeDecodeError:
+        raise RequestError(400, "invalid_json", "the body is not JSON: it is not UTF-8") from None
     except (ValueError, RecursionError):
-        raise HTTPException(400) from None
+        message = "the body is not JSON that can be read: it is nested too deeply, or has too long a number"
+        raise RequestError(400, "invalid_json", message) from None
+    return _validated(kind, values)
+
+
+def _validated(kind: type[Body], values: Any) -> Body:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as problem:
+        raise RequestValidationError(problem.errors(include_url=False, include_input=False)) from None
 
 
 async def _form(request: Request) -> dict[str, Any]:
@@ -136,13 +208,35 @@ async def _form(request: Request) -> dict[str, Any]:
         return {name: await each.read() if isinstance(each, UploadFile) else each for name, each in form.items()}
 
 
+def json_schema(kind: type[RequestBody]) -> dict[str, Any]:
+    """Return the OpenAPI description of a JSON body."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _schema(kind)}}}}
+
+
 def upload_schema(kind: type[RequestBody], field: str = "image") -> dict[str, Any]:
-    """Return the OpenAPI description of such a body; `field` is the one that may be uploaded as a file."""
-    schema = kind.model_json_schema()
+    """Return the OpenAPI description of a body of JSON or a form; `field` may be uploaded as a file."""
+    schema = _schema(kind)
     form = {**schema, "properties": {**schema["properties"], field: {"type": "string", "format": "binary"}}}
     form.pop("examples", None)
     content = {"application/json": {"schema": schema}, "multipart/form-data": {"schema": form}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def _schema(kind: type[RequestBody]) -> dict[str, Any]:
+    """The JSON schema of a body, with the definitions in the places that refer to them."""
+    schema = kind.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def inlined(part: Any) -> Any:
+        if isinstance(part, list):
+            return [inlined(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        referred = definitions.get(str(part.get("$ref")).removeprefix("#/$defs/"), {})
+        return {key: inlined(each) for key, each in {**referred, **part}.items() if key != "$ref"}
+
+    found: dict[str, Any] = inlined(schema)
+    return found
 
 
 # --- texts and prompts ---
@@ -162,8 +256,15 @@ def check_count(count: int, limits: Limits) -> None:
     if not count:
         raise RequestError(400, "invalid_value", "there is nothing to answer: the list is empty")
     if count > limits.texts:
-        message = f"the request has {count} texts; the limit is {limits.texts}: split it into several requests"
+        message = f"the request has {count:,} texts; the limit is {limits.texts}: split it into several requests"
         raise RequestError(400, "too_many", message)
+
+
+def check_read(rows: Sequence[Sequence[int]], served: ServedModel) -> None:
+    """Refuse texts that have more tokens together than a request may."""
+    if (total := sum(map(len, rows))) > served.limits.read:
+        message = f"the request has {total:,} tokens to read, and the limit is {served.limits.read:,}: send fewer texts"
+        raise RequestError(413, "too_much_work", message)
 
 
 def check_length(count: int, served: ServedModel) -> None:
@@ -183,11 +284,11 @@ async def read_prompts(prompt: Prompt, served: ServedModel) -> list[tuple[int, .
     known = len(served.model.tokenizer)
     ids = [tuple(row) for row in rows if not isinstance(row, str)]
     for row in ids:
-        for each in row:
-            if each >= known:
-                message = f"there is no token {each}: the vocabulary has {known}, counted from 0"
-                raise RequestError(400, "invalid_value", message)
         check_length(len(row), served)
+        if (highest := max(row, default=0)) >= known:
+            message = f"there is no token {highest}: the vocabulary has {known}, counted from 0"
+            raise RequestError(400, "invalid_value", message)
+    check_read(ids, served)
     return ids
 
 
@@ -199,12 +300,26 @@ def _rows(prompt: Prompt) -> Sequence[str | list[int]]:
     return [ids] if ids else [each for each in prompt if not isinstance(each, int)]
 
 
+async def check_work(texts: list[str], settings: Settings, served: ServedModel) -> list[int]:
+    """The tokens × beams that the translation of each text may take; refused if they are too many together."""
+    rows = await asyncio.to_thread(served.model.tokenizer.encode_batch, texts)
+    costs = [source_limit(row, settings) * settings.beam_width for row in rows]
+    if (total := sum(costs)) > served.limits.work:
+        message = (
+            f"the translations may take {total:,} tokens × beams, and the limit is {served.limits.work:,}: "
+            "send shorter or fewer texts, or ask for fewer beams"
+        )
+        raise RequestError(413, "too_much_work", message)
+    return costs
+
+
 async def encode(texts: list[str], served: ServedModel) -> list[tuple[int, ...]]:
     """The ids of each text."""
     check_texts(texts, served.limits)
     rows = await asyncio.to_thread(served.model.tokenizer.encode_batch, texts)
     for row in rows:
         check_length(len(row), served)
+    check_read(rows, served)
     return [tuple(row) for row in rows]
 
 

@@ -5,18 +5,24 @@ clearhead_requests_total{route="/translate",status="200"} 17.0
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import resource
 import time
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clearhead.serve.errors import CLIENT_CLOSED_REQUEST
+from clearhead.serve.errors import CLIENT_CLOSED_REQUEST, request_id, to_request_error
 
 STATM = Path("/proc/self/statm")
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+
+access_log = logging.getLogger("clearhead.serve.access")
 
 
 class Metrics:
@@ -41,15 +47,34 @@ class Metrics:
             buckets=(1, 2, 4, 8, 16, 32, 64),
             registry=registry,
         )
+        self.steps = Histogram(
+            "clearhead_step_rows",
+            "Rows of each step of the token loop.",
+            ["model"],
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            registry=registry,
+        )
+        self.first_token = Histogram(
+            "clearhead_first_token_seconds",
+            "Time from a request to its first generated text.",
+            ["model"],
+            buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+            registry=registry,
+        )
         self.tokens = Counter("clearhead_tokens_total", "Tokens generated.", ["model"], registry=registry)
         self.queue = Gauge("clearhead_queue_rows", "Texts or images waiting for a model.", ["model"], registry=registry)
+        self.running = Gauge(
+            "clearhead_running_rows", "Texts or images that a model computes.", ["model"], registry=registry
+        )
         memory = Gauge("process_resident_memory_bytes", "Resident memory of the process.", registry=registry)
         memory.set_function(resident_memory)
 
-    def text(self, waiting: Iterable[tuple[str, int]]) -> bytes:
-        """Return all metrics in Prometheus' text format; `waiting` has the queue length of each model."""
+    def text(self, waiting: Iterable[tuple[str, int]], running: Iterable[tuple[str, int]] = ()) -> bytes:
+        """Return all metrics in Prometheus' text format; of each model what waits, and what is being computed."""
         for model, count in waiting:
             self.queue.labels(model=model).set(count)
+        for model, count in running:
+            self.running.labels(model=model).set(count)
         return generate_latest(self.registry)
 
 
@@ -61,7 +86,10 @@ def resident_memory() -> float:
 
 
 class MeasureRequests:
-    """ASGI middleware that counts responses and their time by route; unknown addresses count as one route."""
+    """ASGI middleware that gives each request an id, and counts and logs its response.
+
+    Unknown addresses count as one route. A client may send the id in `X-Request-ID`; the response has it there, too.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics):
         self.app, self.metrics = app, metrics
@@ -71,15 +99,27 @@ class MeasureRequests:
             await self.app(scope, receive, send)
             return
         start, status = time.perf_counter(), CLIENT_CLOSED_REQUEST
+        sent = dict(scope["headers"]).get(b"x-request-id", b"")
+        name = sent.decode() if REQUEST_ID.fullmatch(sent) else uuid.uuid4().hex
+        request_id.set(name)
 
-        async def send_and_note_status(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
-            status = message.get("status", status)
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], (b"x-request-id", name.encode())]}
             await send(message)
 
         try:
-            await self.app(scope, receive, send_and_note_status)
+            await self.app(scope, receive, send_with_id)
+        except Exception as problem:
+            if status != CLIENT_CLOSED_REQUEST:  # the response has begun: only its connection can be closed
+                raise
+            await to_request_error(problem).response()(scope, receive, send_with_id)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            seconds, route = time.perf_counter() - start, getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(route=route, status=str(status)).inc()
-            self.metrics.seconds.labels(route=route).observe(time.perf_counter() - start)
+            self.metrics.seconds.labels(route=route).observe(seconds)
+            fields = {"request": name, "client": scope.get("clearhead.client"), "method": scope["method"]}
+            fields |= {"path": scope["path"], "status": status, "seconds": round(seconds, 4)}
+            access_log.info("%s %s %s", scope["method"], scope["path"], status, extra={"fields": fields})

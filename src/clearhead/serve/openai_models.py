@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import base64
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.serve.completions import Usage
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
-from clearhead.serve.inputs import ModelName, Prompt, RequestBody, ServiceDep, read_prompts
+from clearhead.serve.inputs import (
+    ModelName,
+    Prompt,
+    RequestBody,
+    ServiceDep,
+    json_schema,
+    read_json,
+    read_prompts,
+)
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.worker import answers
 
@@ -83,8 +91,10 @@ async def model(name: str, service: ServiceDep) -> ModelCard:
     return ModelCard.of(service.get(name))
 
 
-@router.post("/v1/embeddings", summary="Embed texts")
-async def embeddings(body: EmbeddingRequest, request: Request, service: ServiceDep) -> EmbeddingReply:
+@router.post("/v1/embeddings", summary="Embed texts", openapi_extra=json_schema(EmbeddingRequest))
+async def embeddings(
+    body: Annotated[EmbeddingRequest, Depends(read_json(EmbeddingRequest))], request: Request, service: ServiceDep
+) -> EmbeddingReply:
     """The mean of the hidden states of each text's tokens."""
     served = service.get(body.model)
     if served.model.reads == "image":

@@ -5,24 +5,29 @@ Names come from whoever starts the service: what a client sends is only looked u
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead import load
-from clearhead.decode import Settings
+from clearhead.decode import Settings, Steps
+from clearhead.engines.engine import COMPILE_MIN_TEXTS
 from clearhead.errors import ConfigError, nearest
 from clearhead.nn.positions import length_limit
 from clearhead.serve.errors import RequestError
 from clearhead.serve.metrics import Metrics
 from clearhead.serve.security import Limits
-from clearhead.serve.worker import Job, Worker, compute_together
+from clearhead.serve.worker import STEP_WORK, Job, Worker, compute_together
 
 if TYPE_CHECKING:
     from clearhead import Model
+
+
+PAUSE = 0.001  # seconds, for each other stream
 
 
 class ServedModel:
@@ -31,7 +36,10 @@ class ServedModel:
     def __init__(self, name: str, model: Model, limits: Limits, metrics: Metrics):
         self.name, self.model, self.limits, self.metrics = name, model, limits, metrics
         self.loaded = int(time.time())
+        self.streams = 0  # texts that are being sent as they come
         self.worker = Worker(name, limits, metrics)
+        if model.verb == "generate":
+            self.merges  # noqa: B018 - compiles native code, before the first request
 
     @cached_property
     def token_texts(self) -> list[str]:
@@ -43,30 +51,68 @@ class ServedModel:
         """The maximum number of tokens of a prompt and what follows it."""
         return min(self.limits.context, length_limit(self.model.network) or self.limits.context)
 
+    @cached_property
+    def window(self) -> int | None:
+        """Tokens that a language model looks back at, also in a short text: so all texts can share a step."""
+        found: int | None = self.model.window(sys.maxsize)
+        return found
+
+    @cached_property
+    def merges(self) -> bool:
+        """Whether texts that were begun at different times are generated in one step."""
+        return hasattr(self.model.engines.stepper(COMPILE_MIN_TEXTS), "merge")
+
+    def pause(self) -> float:
+        """Seconds between two events of a stream: many streams send fewer and longer ones."""
+        return PAUSE * (self.streams - 1)
+
     def require(self, verb: str, meaning: str = "") -> None:
         """Refuse what a model of another task does; `meaning` is the verb in a sentence."""
         if self.model.verb != verb:
             message = f"{self.name}: cannot {meaning or verb}: it is {self.model.description}"
             raise RequestError(400, "wrong_model", message)
 
-    def translate(self, texts: Sequence[str], settings: Settings) -> list[Job]:
-        """The candidates of each text, the best first."""
-        return self._submit(("translate", settings), texts, lambda texts: self.model.candidates(texts, settings))
+    def translate(self, texts: Sequence[str], settings: Settings, costs: Sequence[int]) -> list[Job]:
+        """The candidates of each text, the best first; `costs` are the tokens × beams that each may take."""
+
+        def steps(texts: Sequence[str]) -> Steps[list[Any]]:
+            return self.model.candidate_steps(texts, settings, work=STEP_WORK)
+
+        def run(jobs: list[Job]) -> Iterator[None]:
+            found = yield from steps([job.payload for job in jobs])
+            for job, candidates in zip(jobs, found, strict=True):
+                job.resolve(candidates)
+
+        def run_all(jobs: list[Job]) -> Iterator[None]:
+            jobs[0].resolve((yield from steps(jobs[0].payload)))
+
+        if settings.temperature:  # what is sampled depends on a text's place in the batch: those of others stay out
+            whole = Job(object(), texts, run_all, cost=sum(costs))
+            return self._submit([whole])
+        return self._submit(
+            [Job(("translate", settings), text, run, cost=cost) for text, cost in zip(texts, costs, strict=True)]
+        )
 
     def predict(self, items: Sequence[Any]) -> list[Job]:
         """The answer to each item as JSON, with default settings."""
-        return self._submit("predict", items, self.model.predict_batch)
+        sizes = [len(item) if isinstance(item, str) else 0 for item in items]
+        return self._submit_alike("predict", items, self.model.predict_batch, sizes)
 
     def embed(self, rows: Sequence[Sequence[int]]) -> list[Job]:
         """A vector for each row of ids."""
-        return self._submit("embed", rows, lambda rows: self.model.embed_ids(rows).tolist())
+        return self._submit_alike("embed", rows, lambda rows: self.model.embed_ids(rows).tolist(), list(map(len, rows)))
 
     def call(self, compute: Callable[[], Any]) -> list[Job]:
         """One function, called by itself in the model's thread."""
-        return self._submit(object(), [None], lambda _: [compute()])
+        return self._submit([Job(object(), None, compute_together(lambda _: [compute()]))])
 
-    def _submit(self, key: Hashable, items: Sequence[Any], compute: Callable[[list[Any]], Sequence[Any]]) -> list[Job]:
-        jobs = [Job(key, item, compute_together(compute)) for item in items]
+    def _submit_alike(
+        self, key: str, items: Sequence[Any], compute: Callable[[list[Any]], Sequence[Any]], costs: Sequence[int]
+    ) -> list[Job]:
+        run = compute_together(compute)
+        return self._submit([Job(key, item, run, cost=cost) for item, cost in zip(items, costs, strict=True)])
+
+    def _submit(self, jobs: list[Job]) -> list[Job]:
         self.worker.submit(jobs)
         return jobs
 
@@ -99,10 +145,15 @@ class Service:
             raise RequestError(404, "model_not_found", message)
         return self.models[name]
 
-    def close(self) -> None:
-        """Finish all jobs, then stop."""
+    @property
+    def ready(self) -> bool:
+        """Whether every model answers."""
+        return all(served.worker.ready for served in self.models.values())
+
+    def close(self, seconds: float | None = None) -> None:
+        """Finish all jobs that somebody waits for, then stop; with `seconds`, wait no longer than that for a model."""
         for served in self.models.values():
-            served.worker.close()
+            served.worker.close(seconds)
 
 
 def _named(source: str) -> tuple[str, str]:

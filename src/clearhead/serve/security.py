@@ -4,28 +4,37 @@ A page of another origin cannot use the service: its requests carry `Origin` or 
 them (there is no CORS). Neither can a page whose host name was made to point at this machine (DNS rebinding): where no
 token is required, `Host` must be a name of this machine.
 
-Clients that send or read too slowly, and connections that stay idle, are closed.
+Sizes are checked before contents: the bytes of a body, then the number of its JSON values. What remains is little work.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
+import hashlib
+import re
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import urlsplit
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from clearhead.errors import ConfigError
 from clearhead.serve.errors import RequestError
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-PUBLIC_PATHS = frozenset({"/health"})  # answered without a token
+PUBLIC_PATHS = frozenset({"/health", "/ready"})  # answered without a token
+QUOTE = ord('"')
+SMALL_BODY = 16_000  # bytes that are read in the event loop: to pass them to a thread takes longer
+NEED_TOKEN = "this service needs its token: send the header Authorization: Bearer TOKEN"
+NEED_LINK = "this page needs its token: open the link that clearhead studio has printed"
 
 
 # --- who ---
@@ -33,29 +42,90 @@ PUBLIC_PATHS = frozenset({"/health"})  # answered without a token
 
 @dataclass(frozen=True)
 class Access:
-    """The token that clients must send, or the host names that they must use."""
+    """The token or the keys that clients must send, or the host names that they must use."""
 
     token: str | None = None
     hosts: frozenset[str] = field(default=LOCAL_HOSTS)  # without a token, the allowed values of `Host`
+    keys: Mapping[str, str] = field(default_factory=dict)  # further tokens -> the names of the clients that have them
+    cookie: str | None = None  # where a link may carry the token: the cookie that keeps it, and `hosts` hold as well
 
-    def check(self, method: str, path: str, headers: Headers) -> None:
-        """Raise a RequestError for a wrong host, another origin or a missing token."""
+    @property
+    def is_open(self) -> bool:
+        """Whether no token is needed."""
+        return self.token is None and not self.keys
+
+    def check(self, method: str, path: str, headers: Headers) -> str | None:
+        """Raise a RequestError for a wrong host, another origin or a missing token; return the name of a key."""
         host = headers.get("host", "")
-        if self.token is None and _host_name(host) not in self.hosts:
+        if (self.is_open or self.cookie is not None) and _host_name(host) not in self.hosts:
             raise RequestError(403, "wrong_host", f"this service is not called {host[:60]!r}; use its own address")
         if _is_cross_origin(method, host, headers):
             raise RequestError(403, "other_origin", "a page of another origin cannot use this service")
-        if self.token is not None and path not in PUBLIC_PATHS and not self._has_token(headers):
-            raise RequestError(
-                401,
-                "no_token",
-                "this service needs its token: send the header Authorization: Bearer TOKEN",
-                {"WWW-Authenticate": "Bearer"},
-            )
+        if self.is_open or path in PUBLIC_PATHS:
+            return None
+        scheme, _, sent = headers.get("authorization", "").partition(" ")
+        name = self._holder(sent) if scheme == "Bearer" else None
+        if name is None and self.cookie is not None:
+            name = self._holder(_cookie(headers.get("cookie", ""), self.cookie))
+        if name is None:
+            message = NEED_TOKEN if self.cookie is None else NEED_LINK
+            raise RequestError(401, "no_token", message, {"WWW-Authenticate": "Bearer"})
+        return name or None
 
-    def _has_token(self, headers: Headers) -> bool:
-        sent = headers.get("authorization", "")
-        return hmac.compare_digest(sent.encode(), f"Bearer {self.token}".encode())
+    def log_in(self, method: str, path: str, query: bytes) -> Response | None:
+        """What answers a link with the right token: the same address without it, and the cookie."""
+        if self.cookie is None or method != "GET":
+            return None
+        fields = dict(parse_qsl(query.decode("latin-1")))
+        if self._holder(fields.pop("token", "")) is None:
+            return None
+        there = RedirectResponse("/" + path.lstrip("/") + ("?" + urlencode(fields) if fields else ""), 303)
+        there.set_cookie(self.cookie, self.token or "", path="/", httponly=True, samesite="lax")
+        return there
+
+    def _holder(self, sent: str) -> str | None:
+        """The name of whoever has a token, empty for the service's own; None for no valid one.
+
+        Digests are compared, so that the time says nothing about how much of a token was right.
+        """
+        digest = _digest(sent)
+        if self.token is not None and digest == _digest(self.token):
+            return ""
+        return next((name for key, name in self.keys.items() if digest == _digest(key)), None)
+
+
+def read_keys(path: Path) -> dict[str, str]:
+    """The keys of a file, one in each line, after the name of its client if there is one; `#` begins a comment."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = getattr(problem, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"cannot read the keys in {path}: {reason}") from None
+    keys: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) > 2 or not words[-1].isascii():
+            raise ConfigError(f"{path}, line {number}: a line has a key, or a name and a key, in ASCII without spaces")
+        if words[-1] in keys:
+            raise ConfigError(f"{path}, line {number}: this key is there twice; give every client its own")
+        keys[words[-1]] = words[0] if len(words) == 2 else f"key {number}"
+    if not keys:
+        raise ConfigError(f"{path} has no key; write one in each line")
+    return keys
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def _cookie(header: str, name: str) -> str:
+    try:
+        cookies = SimpleCookie(header)
+    except CookieError:
+        return ""
+    return cookies[name].value if name in cookies else ""
 
 
 def _host_name(host: str) -> str:
@@ -87,15 +157,63 @@ class Limits:
     seconds: float = 60.0  # request timeout, from the complete request to the complete response
     patience: float = 10.0  # seconds for a client to send its request, and to read each part of the response
     connections: int = 1000  # open connections; one more closes the one that has been idle longest
+    grace: float = 30.0  # seconds for requests in progress when the service stops
 
     body: int = 8_000_000  # bytes of a request
     bodies: int = 256_000_000  # bytes of all requests in progress
+    items: int = 300_000  # JSON values in a request
+    strings: int = 10_000  # JSON strings in a request, names of fields included
     characters: int = 10_000  # of a text
     texts: int = 128  # in a request
     tokens: int = 8192  # generated for a request
+    work: int = 32_768  # tokens × beams of all translations of a request
+    read: int = 131_072  # tokens of all other texts of a request
     context: int = 2048  # tokens of a prompt and its continuation; less for a model with a shorter context
     seen: int = 200  # tokens of a text whose attention is returned
     pixels: int = 16_000_000  # of an image
+
+    client_requests: int = 0  # requests in progress of one client (its key, or its address); 0 = any number
+    client_rate: int = 0  # requests of one client in a minute; 0 = any number
+
+
+class Clients:
+    """How much each client asks at the moment."""
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self._running: Counter[str] = Counter()
+        self._left: dict[str, tuple[float, float]] = {}  # requests that a client may still send, and when that was so
+
+    @contextmanager
+    def admit(self, client: str) -> Iterator[None]:
+        """Count a request while it is open; 429 for a client that sends too many."""
+        most = self.limits.client_requests
+        if most and self._running[client] >= most:
+            message = f"this client has {most} requests in progress, which is the limit; wait for one of them"
+            raise RequestError(429, "too_many_requests", message, {"Retry-After": "1"})
+        self._take(client)
+        self._running[client] += 1
+        try:
+            yield
+        finally:
+            self._running[client] -= 1
+            if not self._running[client]:
+                del self._running[client]
+
+    def _take(self, client: str) -> None:
+        """One of the requests of this minute: they come back evenly, one after the other."""
+        rate, now = self.limits.client_rate, time.monotonic()
+        if not rate:
+            return
+        left, then = self._left.get(client, (float(rate), now))
+        left = min(float(rate), left + (now - then) * rate / 60)
+        if left < 1:
+            seconds = max(1, round((1 - left) * 60 / rate))
+            message = f"this client has sent {rate} requests in a minute, which is the limit; wait {seconds} seconds"
+            raise RequestError(429, "too_many_requests", message, {"Retry-After": str(seconds)})
+        if client not in self._left and len(self._left) >= self.limits.connections:  # forget who has waited longest
+            del self._left[min(self._left, key=lambda each: self._left[each][1])]
+        self._left[client] = left - 1, now
 
 
 class Guard:
@@ -103,6 +221,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, limits: Limits):
         self.app, self.access, self.limits = app, access, limits
+        self.clients = Clients(limits)
         self._held = 0  # bytes of all requests in progress
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,17 +231,30 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        body = b""
         try:
+            if logged_in := self.access.log_in(scope["method"], scope["path"], scope["query_string"]):
+                await logged_in(scope, receive, send)
+                return
             headers = Headers(scope=scope)
-            self.access.check(scope["method"], scope["path"], headers)
-            body = await self._read(receive, headers)
-            self._held += len(body)
-            await self.app(scope, _replay(body, receive), self._with_timeout(send))
+            name = self.access.check(scope["method"], scope["path"], headers)
+            scope["clearhead.client"] = client = name or (scope["client"] or ("",))[0]
+            if scope["path"] in PUBLIC_PATHS:
+                await self.app(scope, receive, send)
+                return
+            with self.clients.admit(client):
+                await self._answer(scope, headers, receive, send)
         except RequestError as error:
             await error.response()(scope, receive, send)
         except ClientDisconnect:
             return
+
+    async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        body = await self._read(receive, headers)
+        self._held += len(body)
+        try:
+            if len(body) > SMALL_BODY and not headers.get("content-type", "").startswith("multipart/form-data"):
+                await asyncio.to_thread(check_items, body, self.limits.items, self.limits.strings)
+            await self.app(scope, _replay(body, receive), send)
         finally:
             self._held -= len(body)
 
@@ -155,17 +287,38 @@ class Guard:
             message = "the service holds as many requests as its memory allows; try again later"
             raise RequestError(429, "busy", message, {"Retry-After": "1"})
 
-    def _with_timeout(self, send: Send) -> Send:
-        """Give a client that reads slowly a limited time for each part of the response."""
 
-        async def send_in_time(message: Message) -> None:
-            try:
-                async with asyncio.timeout(self.limits.patience):
-                    await send(message)
-            except TimeoutError:
-                raise ClientDisconnect from None
+# A string (group 1 is its end), or what stands before a value. Possessive, so that a long string takes no memory.
+# During a match no other thread runs: so of a string with many escapes it is only the beginning.
+_VALUES = re.compile(rb'"(?:[^"\\]++|\\.){0,2000}+("?)|[\[{,]', re.DOTALL)
+_REST = re.compile(rb'(?:[^"\\]++|\\.){0,2000}+', re.DOTALL)
 
-        return send_in_time
+
+def check_items(body: bytes, most: int, most_strings: int) -> None:
+    """Refuse JSON with too many values or strings, before any of them takes memory."""
+    values = strings = at = 0
+    while True:
+        for found in _VALUES.finditer(body, at):
+            if body[found.start()] != QUOTE:
+                values += 1
+            else:
+                strings += 1
+                if not found[1]:
+                    at = _end_of_string(body, found.end())
+                    break
+            if values > most or strings > most_strings:
+                counted = f"{most:,} values" if values > most else f"{most_strings:,} strings"
+                raise RequestError(413, "too_large", f"the request has more than {counted}; send less at a time")
+        else:
+            return
+
+
+def _end_of_string(body: bytes, at: int) -> int:
+    """The place after the quote that ends the string around `at`, or the end of the body."""
+    while at < len(body) and body[at] != QUOTE:
+        rest = _REST.match(body, at)
+        at = len(body) if rest is None or rest.end() == at else rest.end()
+    return at + 1
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -176,44 +329,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return unread.pop() if unread else await receive()
 
     return receive_again
-
-
-def idle_timeout_protocol(limits: Limits) -> type[H11Protocol]:
-    """Return uvicorn's protocol with a timeout for idle connections and for unfinished request headers."""
-
-    class IdleTimeoutProtocol(H11Protocol):
-        """Closes a connection without a request in progress, after a while or when there are too many."""
-
-        idle_since: float = 0.0
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self.idle_since = time.monotonic()
-            if len(self.connections) > limits.connections:
-                _close_longest_idle(self.connections)
-            self.loop.call_later(limits.patience, self.close_if_idle, self.cycle)
-
-        def close_if_idle(self, last_cycle: Any) -> None:
-            """Close if no request came since the last check and none is in progress; else check again later."""
-            if self.transport.is_closing():
-                return
-            if self.is_idle and self.cycle is last_cycle:
-                self.transport.close()
-                return
-            self.loop.call_later(limits.patience, self.close_if_idle, self.cycle)
-
-        def on_response_complete(self) -> None:
-            self.idle_since = time.monotonic()
-            super().on_response_complete()
-
-        @property
-        def is_idle(self) -> bool:
-            return self.cycle is None or self.cycle.response_complete
-
-    return IdleTimeoutProtocol
-
-
-def _close_longest_idle(connections: Iterable[Any]) -> None:
-    idle = [each for each in connections if getattr(each, "is_idle", False) and not each.transport.is_closing()]
-    if idle:
-        min(idle, key=lambda each: each.idle_since).transport.close()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import signal
 import socket
+import ssl
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
@@ -21,17 +24,19 @@ from pydantic import BaseModel
 from clearhead import __version__
 from clearhead.errors import ConfigError
 from clearhead.serve import chat, completions, openai_models, tasks
-from clearhead.serve.errors import ERROR_RESPONSES, add_error_handlers
+from clearhead.serve.connections import Server, timeout_protocol
+from clearhead.serve.errors import ERROR_RESPONSES, RequestError, add_error_handlers
 from clearhead.serve.inputs import ServiceDep
 from clearhead.serve.metrics import MeasureRequests
 from clearhead.serve.registry import Service
-from clearhead.serve.security import LOCAL_HOSTS, Access, Guard, Limits, idle_timeout_protocol
+from clearhead.serve.security import LOCAL_HOSTS, Access, Guard, Limits
 
 router = APIRouter(tags=["Service"], responses=ERROR_RESPONSES)
 
 DESCRIPTION = """Trained models over HTTP: OpenAI's API for language models, and a route for each other task.
 
 Every error has one sentence that says what is wrong. A full queue answers 429 with `Retry-After`."""
+CLOSING_SECONDS = 5.0  # for the thread of a model to end
 RESERVED_FILES = 100  # files that the service itself may open, besides connections
 
 
@@ -51,11 +56,41 @@ async def health() -> Health:
     return Health()
 
 
+class Ready(BaseModel):
+    """The service answers requests with these models."""
+
+    status: Literal["ready"] = "ready"
+    models: list[str]
+
+
+@router.get("/ready", summary="Check that every model answers")
+async def ready(service: ServiceDep) -> Ready:
+    """503 while the service stops, or if the thread of a model has ended. Needs no token."""
+    if not service.ready:
+        raise RequestError(503, "not_ready", "the service is stopping, or a model has failed; its log says more")
+    return Ready(models=list(service.models))
+
+
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=PlainTextResponse)
 async def metrics(service: ServiceDep) -> PlainTextResponse:
     """Requests, times, batches, queues, tokens and memory, as text."""
     waiting = [(name, served.worker.waiting) for name, served in service.models.items()]
-    return PlainTextResponse(service.metrics.text(waiting), media_type=METRICS_TYPE)
+    running = [(name, served.worker.running) for name, served in service.models.items()]
+    return PlainTextResponse(service.metrics.text(waiting, running), media_type=METRICS_TYPE)
+
+
+class App(FastAPI):
+    """An app whose OpenAPI document lists the request bodies, which are read by dependencies, by their names."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        schemas = document["components"]["schemas"]
+        operations = [each for path in document["paths"].values() for each in path.values()]
+        for content in (each.get("requestBody", {}).get("content", {}) for each in operations):
+            body = content.get("application/json", {})
+            if name := body.get("schema", {}).get("title"):
+                schemas[name], body["schema"] = body["schema"], {"$ref": f"#/components/schemas/{name}"}
+        return document
 
 
 def create_app(service: Service, access: Access) -> FastAPI:
@@ -64,9 +99,10 @@ def create_app(service: Service, access: Access) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        service.close()
+        # No request is left: what still computes ends at its next step, and a step that does not end is not waited for.
+        await asyncio.to_thread(service.close, CLOSING_SECONDS)
 
-    app = FastAPI(
+    app = App(
         title="Clearhead",
         version=__version__,
         description=DESCRIPTION,
@@ -95,23 +131,31 @@ class Address:
     port: int = 8000  # 0 = any free port
     token: str | None = None
     hosts: Sequence[str] = ()  # further host names that clients may use
+    keys: Mapping[str, str] = field(default_factory=dict)  # further tokens -> the names of their clients
+    certificate: Path | None = None  # PEM files for TLS
+    private_key: Path | None = None
 
     def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.private_key is None):
+            raise ConfigError("TLS needs both files: give --tls-cert and --tls-key")
+        if self.certificate is not None and self.private_key is not None:
+            _check_tls(self.certificate, self.private_key)
         if self.token is not None and not (self.token.isascii() and self.token.strip() == self.token != ""):
             raise ConfigError("the token is empty or has characters that an HTTP header cannot carry; choose another")
-        if self.host not in LOCAL_HOSTS and self.token is None:
+        if self.host not in LOCAL_HOSTS and self.token is None and not self.keys:
             raise ConfigError(
-                f"--host {self.host} opens the service to other machines: give it a --token, or set CLEARHEAD_TOKEN"
+                f"--host {self.host} opens the service to other machines: give it a --token or an --api-key-file, "
+                "or set CLEARHEAD_TOKEN"
             )
 
     @property
     def access(self) -> Access:
-        return Access(self.token, LOCAL_HOSTS | frozenset(name.lower() for name in self.hosts))
+        return Access(self.token, LOCAL_HOSTS | frozenset(name.lower() for name in self.hosts), self.keys)
 
     def url(self, listening: socket.socket) -> str:
         """Return the URL of the service, with the port that was bound."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{listening.getsockname()[1]}"
+        return f"{'http' if self.certificate is None else 'https'}://{host}:{listening.getsockname()[1]}"
 
     def listen(self) -> socket.socket:
         """Bind the port."""
@@ -127,23 +171,36 @@ class Address:
         return listening
 
 
+def _check_tls(certificate: Path, private_key: Path) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, private_key)
+    except (OSError, ssl.SSLError) as problem:
+        reason = problem.reason if isinstance(problem, ssl.SSLError) else problem.strerror
+        raise ConfigError(f"cannot use {certificate} and {private_key} for TLS: {reason}") from None
+
+
 def run(service: Service, address: Address, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then finish the requests in progress."""
-    run_server(make_server(create_app(service, address.access), service.limits), service.limits, listening)
+    server = make_server(create_app(service, address.access), service.limits, address)
+    run_server(server, service.limits, listening)
 
 
-def make_server(app: FastAPI, limits: Limits) -> uvicorn.Server:
+def make_server(app: FastAPI, limits: Limits, address: Address | None = None) -> Server:
     """Return a uvicorn server for an app."""
+    tls = {} if address is None else {"ssl_certfile": address.certificate, "ssl_keyfile": address.private_key}
     config = uvicorn.Config(
         app,
-        http=idle_timeout_protocol(limits),
+        http=timeout_protocol(limits),
         ws="none",
+        log_config=None,  # whoever starts the service decides how it logs
         log_level="warning",
         access_log=False,
         server_header=False,
         timeout_keep_alive=max(1, round(limits.patience)),
+        timeout_graceful_shutdown=limits.grace,  # type: ignore[arg-type]  # any number of seconds
+        **tls,  # type: ignore[arg-type]
     )
-    return uvicorn.Server(config)
+    return Server(config)
 
 
 def run_server(server: uvicorn.Server, limits: Limits, listening: socket.socket) -> None:

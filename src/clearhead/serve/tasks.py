@@ -19,10 +19,15 @@ from clearhead.serve.inputs import (
     RequestBody,
     SearchBody,
     ServiceDep,
+    Texts,
     TokenIds,
+    check_read,
     check_texts,
+    check_work,
     decode_image,
     json_or_form,
+    json_schema,
+    read_json,
     upload_schema,
 )
 from clearhead.serve.registry import ServedModel
@@ -40,6 +45,7 @@ async def _predict(request: Request, served: ServedModel, item: Any) -> dict[str
 async def _predict_texts(request: Request, served: ServedModel, texts: list[str]) -> list[dict[str, Any]]:
     """Return a model's predictions for several texts."""
     check_texts(texts, served.limits)
+    check_read(await asyncio.to_thread(served.model.tokenizer.encode_batch, texts), served)
     return [dict(found) for found in await answers(request, served.predict(texts), served.limits.seconds)]
 
 
@@ -106,7 +112,7 @@ class TranslateRequest(SearchBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "en-es", "text": "we are eating bread"}]})
 
     model: ModelName
-    text: str | list[str]
+    text: str | Texts
     beams: int = Field(4, ge=1, le=16, description="Beam width; 1 = greedy. With a temperature the default is 1.")
     n_best: int = Field(1, ge=1, le=16, description="Candidates for each text.")
     coverage_penalty: float = Field(0.0, ge=0, le=100, description="Penalty for parts of the source that are not read.")
@@ -140,8 +146,10 @@ class TranslateReply(BaseModel):
     candidates: list[CandidateReply] | list[list[CandidateReply]]
 
 
-@router.post("/translate", summary="Translate texts")
-async def translate(body: TranslateRequest, request: Request, service: ServiceDep) -> TranslateReply:
+@router.post("/translate", summary="Translate texts", openapi_extra=json_schema(TranslateRequest))
+async def translate(
+    body: Annotated[TranslateRequest, Depends(read_json(TranslateRequest))], request: Request, service: ServiceDep
+) -> TranslateReply:
     """The best translation of each text; texts of several requests are decoded in one batch."""
     served = service.get(body.model)
     served.require("translate")
@@ -155,11 +163,10 @@ async def translate(body: TranslateRequest, request: Request, service: ServiceDe
         return_logprobs=True,
     )
     settings.check_vocabulary(len(served.model.tokenizer))
-    if body.temperature:  # what is sampled depends on a text's place in the batch: those of other requests stay out
-        jobs = served.call(lambda: served.model.candidates(texts, settings))
-        [found] = await answers(request, jobs, served.limits.seconds)
-    else:
-        found = await answers(request, served.translate(texts, settings), served.limits.seconds)
+    costs = await check_work(texts, settings, served)
+    found = await answers(request, served.translate(texts, settings, costs), served.limits.seconds)
+    if body.temperature:  # one job for all
+        [found] = found
     candidates = [[CandidateReply(text=each.text, score=each.score) for each in one] for one in found]
     best = [one[0].text for one in candidates]
     if isinstance(body.text, str):
@@ -175,7 +182,7 @@ class ClassifyRequest(ImageBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "digits", "image": "iVBORw0KGgo…"}]})
 
-    text: str | list[str] | None = Field(None, description="One text or several, for a model that reads texts.")
+    text: str | Texts | None = Field(None, description="One text or several, for a model that reads texts.")
 
 
 class ClassifyReply(BaseModel):
@@ -207,7 +214,7 @@ class TagRequest(RequestBody):
     model_config = ConfigDict(json_schema_extra={"examples": [{"model": "tagger", "text": "the dog sleeps"}]})
 
     model: ModelName
-    text: str | list[str]
+    text: str | Texts
 
 
 class TagReply(BaseModel):
@@ -217,8 +224,10 @@ class TagReply(BaseModel):
     tags: list[tuple[str, str]] | list[list[tuple[str, str]]] = Field(examples=[[("the", "DET"), ("dog", "NOUN")]])
 
 
-@router.post("/tag", summary="Tag the words of texts")
-async def tag(body: TagRequest, request: Request, service: ServiceDep) -> TagReply:
+@router.post("/tag", summary="Tag the words of texts", openapi_extra=json_schema(TagRequest))
+async def tag(
+    body: Annotated[TagRequest, Depends(read_json(TagRequest))], request: Request, service: ServiceDep
+) -> TagReply:
     """A tag for each word."""
     served = service.get(body.model)
     served.require("tag")
@@ -254,6 +263,9 @@ async def caption(
 # --- words ---
 
 
+Words = Annotated[list[Annotated[str, Field(max_length=100)]], Field(fail_fast=True)]
+
+
 class WordsRequest(RequestBody):
     """A question to word vectors."""
 
@@ -268,7 +280,9 @@ class WordsRequest(RequestBody):
 
     model: ModelName
     question: Literal["neighbours", "analogy"]
-    words: list[Annotated[str, Field(max_length=100)]] = Field(description="One word; three for A - B + C.")
+    words: Annotated[list[Annotated[str, Field(max_length=100)]], Field(fail_fast=True)] = Field(
+        description="One word; three for A - B + C."
+    )
     count: int = Field(10, ge=1, le=1000, description="Number of words to return.")
     measure: Literal["cosine", "dot"] = Field("cosine", description="Similarity; with dot, longer vectors count more.")
 
@@ -290,8 +304,10 @@ class WordsReply(BaseModel):
 WORD_COUNTS = {"neighbours": 1, "analogy": 3}  # words that each question takes
 
 
-@router.post("/words", summary="Neighbours and analogies")
-async def words(body: WordsRequest, request: Request, service: ServiceDep) -> WordsReply:
+@router.post("/words", summary="Neighbours and analogies", openapi_extra=json_schema(WordsRequest))
+async def words(
+    body: Annotated[WordsRequest, Depends(read_json(WordsRequest))], request: Request, service: ServiceDep
+) -> WordsReply:
     """The words nearest to a word, or to A - B + C."""
     served = service.get(body.model)
     served.require("words", "answer questions about words")

@@ -4,9 +4,10 @@ A request puts jobs into the queue of a model and waits for their answers. The t
 key) and computes them in one batch; while it computes, more jobs arrive and become the next batch. Texts to generate
 are rows of the token loop (`decode.TokenLoop`): they join between two steps.
 
-The thread works in turns: a turn admits one batch, then makes one step of each batch and of each loop, so that a long
-text does not hold up a short one. A job whose answer is cancelled leaves the queue, or its batch at the next step.
-Whatever ends the waiting (an answer, a client that disconnects, the time limit) cancels what is still open.
+The thread works in turns. A turn makes one step of one batch, and one step of the token loop. The batch is that of the
+request which has had the least of the thread's time: a new request waits for one step of a large one, not for its end.
+A job whose answer is cancelled leaves the queue, or its batch at the next step; a batch that nobody waits for is
+dropped. Whatever ends the waiting (an answer, a client that disconnects, the time limit) cancels what is still open.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -31,8 +33,17 @@ from clearhead.serve.security import Limits
 
 T = TypeVar("T")
 
+STEP_WORK = 4096  # what jobs of one batch may cost together: about a second
+
 
 # --- the thread ---
+
+
+@dataclass(eq=False)
+class Share:
+    """How much of a model's thread a request has had."""
+
+    seconds: float = 0.0
 
 
 @dataclass(eq=False)
@@ -42,7 +53,9 @@ class Job:
     key: Hashable  # jobs of the same key are computed together
     payload: Any
     run: Callable[[list[Job]], Iterator[None]]  # computes a batch step by step, and resolves each job
-    width: int = 1  # rows that it takes, of those that a model computes at a time
+    rows: int = 0  # of the token loop that it takes
+    cost: int = 0  # compared with STEP_WORK
+    share: Share = field(default_factory=Share)  # that of its request
     answer: Future[Any] = field(default_factory=Future)
 
     @property
@@ -82,6 +95,15 @@ class _Batch:
     def __post_init__(self) -> None:
         self.steps = self.jobs[0].run(self.jobs)
 
+    @property
+    def pending(self) -> bool:
+        return any(job.pending for job in self.jobs)
+
+    @property
+    def seconds(self) -> float:
+        """What the request has had that has had the least."""
+        return min(job.share.seconds for job in self.jobs if job.pending)
+
 
 class Worker:
     """The queue of one model, and the thread that works on it."""
@@ -93,6 +115,7 @@ class Worker:
         self._batches: list[_Batch] = []
         self._loops: list[TokenLoop] = []
         self._closing = False
+        self._began = False  # whether the last turn began a new batch
         self._seconds = 1.0  # from the start of the last job to its answer
         self._thread = threading.Thread(target=self._work, name=f"clearhead {name}", daemon=True)
         self._thread.start()
@@ -105,12 +128,23 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """The number of rows that are being computed."""
-        jobs = sum(job.width for batch in self._batches for job in batch.jobs if job.pending)
-        return jobs + sum(row.settings.beam_width for loop in self._loops for row in loop.rows if row.active)
+        """The number of jobs and rows that are being computed."""
+        return sum(job.pending for batch in self._batches for job in batch.jobs) + self._rows
+
+    @property
+    def ready(self) -> bool:
+        """Whether new jobs are computed."""
+        return self._thread.is_alive() and not self._closing
+
+    @property
+    def _rows(self) -> int:
+        return sum(row.settings.beam_width for loop in self._loops for row in loop.rows if row.active)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Put all jobs into the queue, or none if there is no room for all."""
+        """Put all jobs of a request into the queue, or none if there is no room for all."""
+        share = Share()
+        for job in jobs:
+            job.share = share
         with self._changed:
             self._waiting = [job for job in self._waiting if job.pending]
             if self._closing:
@@ -141,18 +175,20 @@ class Worker:
             self._waiting.insert(0, job)
         return True
 
-    def close(self) -> None:
-        """Finish all jobs, then stop."""
+    def close(self, seconds: float | None = None) -> None:
+        """Finish all jobs that somebody waits for, then stop; with `seconds`, wait no longer than that."""
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(seconds)
 
     def _work(self) -> None:
         while self._wait():
-            self._admit()
-            self._batches = [batch for batch in self._batches if self._advance(batch)]
+            batch = self._next_batch()
+            if batch is not None and not self._advance(batch):
+                self._batches.remove(batch)
             for loop in self._loops:
+                self.metrics.steps.labels(model=self.name).observe(len(loop.rows))
                 loop.step()
             self._loops = [loop for loop in self._loops if loop.active]
 
@@ -162,30 +198,46 @@ class Worker:
             self._changed.wait_for(lambda: self._waiting or self._batches or self._loops or self._closing)
             return bool(self._waiting or self._batches or self._loops)
 
-    def _admit(self) -> None:
-        """Start one more batch: the job that has waited longest, and those like it."""
-        running = self.running
-        room = self.limits.rows - running
-        taken: list[Job] = []
+    def _next_batch(self) -> _Batch | None:
+        """The batch of the request that has had the least, begun or new; every other turn is for a begun one."""
+        self._batches = [batch for batch in self._batches if batch.pending]  # to drop the others is to cancel them
+        begun = min(self._batches, key=lambda batch: batch.seconds, default=None)
+        if begun is not None and self._began:
+            self._began = False
+            return begun
+        room = self.limits.rows - self._rows
         with self._changed:
-            waiting = [job for job in self._waiting if job.pending]
-            for job in waiting:
-                if job.key == waiting[0].key and (job.width <= room or not (taken or running)):
-                    taken.append(job)
-                    room -= job.width
-            self._waiting = [job for job in waiting if job not in taken]
-        if taken:
-            self.metrics.batches.labels(model=self.name).observe(len(taken))
-            started = time.monotonic()
-            for job in taken:
-                job.answer.add_done_callback(lambda _: self._measure(started))
-            self._batches.append(_Batch(taken))
+            self._waiting = [job for job in self._waiting if job.pending]
+            fitting = (job for job in self._waiting if job.rows <= room or room == self.limits.rows)
+            first = min(fitting, key=lambda job: job.share.seconds, default=None)
+            if first is None or (begun is not None and begun.seconds <= first.share.seconds):
+                return begun
+            taken = self._alike(first, room)
+            self._waiting = [job for job in self._waiting if job not in taken]
+        self.metrics.batches.labels(model=self.name).observe(len(taken))
+        started = time.monotonic()
+        for job in taken:
+            job.answer.add_done_callback(lambda _: self._measure(started))
+        batch, self._began = _Batch(taken), True
+        self._batches.append(batch)
+        return batch
+
+    def _alike(self, first: Job, room: int) -> list[Job]:
+        """A job and those that are computed with it, as far as there is room; requests that had less come first."""
+        taken, rows, cost = [first], room - first.rows, STEP_WORK - first.cost
+        alike = (job for job in self._waiting if job.key == first.key and job is not first)
+        for job in sorted(alike, key=lambda job: job.share.seconds):
+            if len(taken) < self.limits.rows and job.rows <= rows and job.cost <= cost:
+                taken.append(job)
+                rows, cost = rows - job.rows, cost - job.cost
+        return taken
 
     def _measure(self, started: float) -> None:
         self._seconds = time.monotonic() - started
 
     def _advance(self, batch: _Batch) -> bool:
         """Make one step of a batch; return whether there are more."""
+        started, shares = time.monotonic(), {id(job.share): job.share for job in batch.jobs}
         try:
             next(batch.steps)
         except StopIteration:
@@ -193,6 +245,9 @@ class Worker:
         except Exception as problem:
             self._failed(batch, problem)
             return False
+        finally:
+            for share in shares.values():
+                share.seconds += (time.monotonic() - started) / len(shares)
         batch.started = True
         return True
 
@@ -242,22 +297,43 @@ class ThreadQueue(Generic[T]):
 
     def __init__(self, seconds: float):
         self.seconds, self._deadline = seconds, time.monotonic() + seconds
-        self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue[T]()
+        self._items: deque[T] = deque()
+        self._loop, self._filled, self._is_waking = asyncio.get_running_loop(), asyncio.Event(), False
 
     def put(self, item: T) -> None:
         """May be called from any thread."""
-        with suppress(RuntimeError):  # the event loop is closed: nobody reads any more
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
+        self._items.append(item)
+        if not self._is_waking:  # to wake a sleeping loop is a system call: once for all that is not taken yet
+            self._is_waking = True
+            with suppress(RuntimeError):  # the event loop is closed: nobody reads any more
+                self._loop.call_soon_threadsafe(self._filled.set)
 
     async def get(self) -> T:
-        """The next item, or 504 after the deadline.
+        """The next item, or 504 after the deadline."""
+        await self._wait()
+        item = self._items.popleft()
+        self._sleep()
+        return item
 
-        `asyncio.wait_for` would miss a cancellation in the moment in which an item arrives.
-        """
+    async def take(self) -> list[T]:
+        """All items that have come, at least one; or 504 after the deadline."""
+        await self._wait()
+        items = [self._items.popleft() for _ in range(len(self._items))]
+        self._sleep()
+        return items
+
+    async def _wait(self) -> None:
+        """`asyncio.wait_for` would miss a cancellation in the moment in which an item arrives."""
         if (left := self._deadline - time.monotonic()) <= 0:
             raise timeout_error(self.seconds)
         try:
             async with asyncio.timeout(left):
-                return await self._queue.get()
+                await self._filled.wait()
         except TimeoutError:
             raise timeout_error(self.seconds) from None
+
+    def _sleep(self) -> None:
+        self._filled.clear()
+        self._is_waking = False
+        if self._items:  # left, or put before this moment
+            self._filled.set()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI
@@ -59,14 +62,19 @@ def make_app(service: Service, runs: Runs, access: Access) -> FastAPI:
     return app
 
 
-def make_studio(service: Service, runs: Runs, address: Address) -> uvicorn.Server:
-    """Return a uvicorn server for the Studio."""
-    return make_server(make_app(service, runs, address.access), service.limits)
+def make_studio(service: Service, runs: Runs, address: Address, cookie: str | None = None) -> uvicorn.Server:
+    """Return a uvicorn server for the Studio; with a `cookie` the token of the address may come in a link."""
+    return make_server(make_app(service, runs, replace(address.access, cookie=cookie)), service.limits)
 
 
 def open_studio(service: Service, runs: Runs, port: int, on_ready: Callable[[str], None]) -> None:
-    """Serve the Studio to this machine until SIGINT or SIGTERM; `on_ready` gets its URL when it can be opened."""
-    address = Address(port=port)
+    """Serve the Studio to this machine until SIGINT or SIGTERM; `on_ready` gets its link when it can be opened.
+
+    The link has a token: the page can start programs, and other users of this machine can reach its port, too.
+    """
+    address = Address(port=port, token=secrets.token_urlsafe(24))
     listening = address.listen()
-    on_ready(f"{address.url(listening)}/studio/")
-    run_server(make_studio(service, runs, address), service.limits, listening)
+    url = address.url(listening)
+    on_ready(f"{url}/studio/?token={address.token}")
+    cookie = f"clearhead-{urlsplit(url).port}"  # browsers send cookies to all ports of a host
+    run_server(make_studio(service, runs, address, cookie), service.limits, listening)

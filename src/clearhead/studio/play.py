@@ -119,12 +119,12 @@ def _token(model: Predictor, token: Token) -> Line:
 # --- from the model's thread to the page ---
 
 
-async def _stream(served: ServedModel, lines: Callable[[], Iterator[Line]]) -> AsyncIterator[str]:
+async def _stream(served: ServedModel, compute: Callable[[], Iterator[Line]]) -> AsyncIterator[str]:
     """Yield lines of JSON as they are computed; an error becomes the last line."""
     queue = ThreadQueue[Line | None](served.limits.seconds)
 
     def run(jobs: list[Job]) -> Iterator[None]:
-        for line in lines():
+        for line in compute():
             queue.put(line)
             yield
             if not jobs[0].pending:
@@ -135,8 +135,11 @@ async def _stream(served: ServedModel, lines: Callable[[], Iterator[Line]]) -> A
     job.answer.add_done_callback(lambda _: queue.put(None))
     try:
         served.worker.submit([job])
-        while (line := await queue.get()) is not None:
-            yield _encode(line)
+        ended = False
+        while not ended:
+            lines = await queue.take()
+            ended = lines[-1] is None
+            yield "".join(_encode(line) for line in lines if line is not None)
         job.answer.result()
     except Exception as problem:
         yield _encode({"error": str(to_request_error(problem))})

@@ -21,8 +21,10 @@ import signal
 import subprocess
 import sys
 import time
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -75,6 +77,8 @@ class Runs:
 
     def start(self, task: str, data: str, size: str, steps: int, upload: str | None = None) -> str:
         """Start a training and return its name."""
+        if upload and TASKS[task].predictor.reads == "image":  # a table of images would name files of this machine
+            raise RunError(f"{task} learns from a folder of images, which cannot be uploaded: use clearhead train")
         name = self._new_name(task)
         interval = max(MIN_INTERVAL, steps // 20)
         source = str(self.uploaded(upload)) if upload else data
@@ -178,14 +182,23 @@ class Runs:
     # --- files to train on ---
 
     def upload(self, name: str, content: bytes) -> str:
-        """Store a file under a safe name, and return that name."""
-        safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-60:]
-        if not safe or not NAME.fullmatch(safe):
+        """Store a file under a safe name that no other file has, and return that name."""
+        safe = re.sub(r"[^\w.+,-]+", "-", unicodedata.normalize("NFC", name)).strip("-.")[-60:].lstrip("-.")
+        if not any(each.isalnum() for each in safe):
             raise RunError("the file name has no usable characters: rename it with letters and digits")
         folder = self.notes / "uploads"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / safe).write_bytes(content)
-        return safe
+        stem, dot, suffix = safe.partition(".")
+        for number in count(1):
+            path = folder / (safe if number == 1 else f"{stem}-{number}{dot}{suffix}")
+            try:
+                with path.open("xb") as file:
+                    file.write(content)
+                return path.name
+            except FileExistsError:
+                if path.read_bytes() == content:
+                    return path.name
+        raise AssertionError("there is always another number")
 
     def uploads(self) -> list[str]:
         folder = self.notes / "uploads"

@@ -19,7 +19,7 @@ from clearhead.config import AnyConfig, Config
 from clearhead.data import Pair
 from clearhead.data.batches import pad
 from clearhead.data.examples import AnyDataset
-from clearhead.decode import Hypothesis, Settings, SpecialTokens, generate_batch
+from clearhead.decode import Hypothesis, Settings, SpecialTokens, Steps, finish, generate_batch
 from clearhead.engines.torchscript import torchscript_engine
 from clearhead.errors import DataError
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput
@@ -203,6 +203,17 @@ class Translator(GeneratingPredictor, task=Translate):
         first: int = 1,
     ) -> list[list[Candidate]]:
         """The translations of each text, best first; `on_note` gets remarks on the texts, counted from `first`."""
+        return finish(self.candidate_steps(texts, settings, on_note, first))
+
+    def candidate_steps(
+        self,
+        texts: Sequence[str],
+        settings: Settings | None = None,
+        on_note: Callable[[str], None] = lambda _note: None,
+        first: int = 1,
+        work: int | None = None,
+    ) -> Steps[list[list[Candidate]]]:
+        """What `candidates` returns, step by step; `work` limits the tokens × beams of a step."""
         self.engines.on_note = on_note
         settings = settings or Settings(beam_width=4)
         whole = self.tokenizer.encode_batch([text.strip() for text in texts])
@@ -210,7 +221,7 @@ class Translator(GeneratingPredictor, task=Translate):
             self._parts(text, ids, first + i, on_note) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))
         ]
         sources = [[*self.tokenizer.prefix, *ids] for each in parts for ids in each]
-        found = iter(self.engines.generate_batch(sources, self.special, self._forced(settings)))
+        found = iter((yield from self.engines.batch_steps(sources, self.special, self._forced(settings), work)))
         return [
             self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
             for text, each in zip(texts, parts, strict=True)

@@ -1,0 +1,99 @@
+"""Connections: uvicorn's protocol with limits for clients that are idle, slow or do not read, and how the server ends.
+
+A connection without a request in progress is closed after a while. One whose client does not read is aborted: a closed
+transport waits for its buffer to be sent, and would wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from clearhead.serve.security import Limits
+
+
+def timeout_protocol(limits: Limits) -> type[H11Protocol]:
+    """Return uvicorn's protocol with timeouts for idle connections, unfinished headers and unread responses."""
+
+    class TimeoutProtocol(H11Protocol):
+        """Closes a connection without a request, and aborts one that does not take its response."""
+
+        idle_since: float = 0.0
+        unread: asyncio.TimerHandle | None = None  # the end of a client that does not read
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.idle_since = time.monotonic()
+            if len(self.connections) > limits.connections:
+                _close_longest_idle(self.connections)
+            self.loop.call_later(limits.patience, self.close_if_idle, self.cycle)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.resume_writing()
+            super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self.unread = self.loop.call_later(limits.patience, self.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self.unread is not None:
+                self.unread.cancel()
+                self.unread = None
+
+        def close_if_idle(self, last_cycle: Any) -> None:
+            """Close if no request came since the last check and none is in progress; else check again later."""
+            if self.transport.is_closing():
+                self.abort()
+                return
+            if self.is_idle and self.cycle is last_cycle:
+                self.transport.close()
+            self.loop.call_later(limits.patience, self.close_if_idle, self.cycle)
+
+        def on_response_complete(self) -> None:
+            self.idle_since = time.monotonic()
+            super().on_response_complete()
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            if self.transport.is_closing():
+                self.loop.call_later(limits.patience, self.abort)
+
+        def abort(self) -> None:
+            """End the connection now, and drop what is not sent: neither this process nor the system keeps it."""
+            with suppress(OSError, AttributeError):
+                opened = self.transport.get_extra_info("socket")
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
+
+        @property
+        def is_idle(self) -> bool:
+            return self.cycle is None or self.cycle.response_complete
+
+    return TimeoutProtocol
+
+
+def _close_longest_idle(connections: Iterable[Any]) -> None:
+    idle = [each for each in connections if getattr(each, "is_idle", False) and not each.transport.is_closing()]
+    if idle:
+        min(idle, key=lambda each: each.idle_since).transport.close()
+
+
+class Server(uvicorn.Server):
+    """Ends after the requests in progress at the first signal, and at once at the second."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            os._exit(128 + sig)
+        super().handle_exit(sig, frame)

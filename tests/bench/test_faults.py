@@ -1,0 +1,98 @@
+"""The chaos run: it leaves a service as it was, and finds out one that gives wrong answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.bench.test_serve import address as broken  # the fixture of a service that knows two words
+from tests.serve.conftest import opened
+from tests.serve.setting import CHARACTERS, WORDS, make, sentences
+
+from clearhead import load
+from clearhead.bench.faults import Findings, Question, answer_of, attack, figures, slots_in_use
+from clearhead.cli.main import _run
+from clearhead.serve.security import Limits
+
+__all__ = ["broken"]
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("faults")
+    make(folder / "translator", "translate", "word", WORDS)
+    make(folder / "writer", "lm", "char", CHARACTERS, "model.positions=rotary", "model.length=19")
+    return [str(folder / "translator"), str(folder / "writer")]
+
+
+@pytest.fixture(scope="module")
+def service(paths: list[str]) -> Iterator[str]:
+    with opened(paths, Limits(patience=2.0)) as address:
+        yield address
+
+
+def known(paths: list[str]) -> list[Question]:
+    translator, writer = map(load, paths)
+    texts = sentences(11, seed=4)
+    settings: dict[str, Any] = {"max_tokens": 31, "temperature": 0.8, "seed": 5}
+    return [
+        *(
+            Question("/translate", {"model": "translator", "text": text}, frozenset({translator.translate(text)}))
+            for text in texts
+        ),
+        *(
+            Question(
+                "/v1/completions",
+                {"model": "writer", "prompt": text, **settings},
+                frozenset({writer.generate(text, **settings)[len(text) :]}),
+            )
+            for text in texts
+        ),
+    ]
+
+
+def test_faults_of_some_clients_do_not_change_the_answers_of_others(service: str, paths: list[str]) -> None:
+    found = attack(service, known(paths), clients=7, seconds=3.0)
+    assert (found.wrong, found.lost, found.failures, found.accepted, found.excused) == ([], [], [], [], 0)
+    assert found.right > 10
+    assert found.faults.keys() == {"leave", "read_slowly", "send_slowly", "send_garbage", "ask_twice"}
+    assert slots_in_use(service) == 0
+
+
+def test_wrong_and_lost_answers_are_found(broken: str) -> None:
+    questions = [
+        Question("/translate", {"model": "m", "text": "one"}, frozenset({"uno"})),
+        Question("/translate", {"model": "m", "text": "two"}, frozenset({"dos"})),
+        Question("/translate", {"model": "m", "text": "three"}, frozenset({"tres"})),
+    ]
+    found = attack(broken, questions, clients=3, seconds=1.0)
+    assert found.right
+    assert found.wrong[0] == "{'model': 'm', 'text': 'two'}: 'tres' instead of ['dos']"
+    assert found.failures[0].startswith("503")
+    assert found.lost  # it hangs up on what it cannot read
+    assert attack(broken, questions, 2, 0.5, was_down=lambda _: True).lost == []
+
+
+def test_a_stream_without_its_end_is_no_answer() -> None:
+    event = 'data: {"choices": [{"text": "ab"}]}\n\n'
+    assert answer_of("/v1/completions", event * 2 + "data: [DONE]\n\n", stream=True) == "abab"
+    assert answer_of("/v1/completions", event * 2, stream=True) is None
+    assert answer_of("/v1/completions", "", stream=True) is None
+
+
+def test_figures_show_missed_bounds() -> None:
+    one, two = Findings(right=7, wrong=["x"]), Findings(right=5, lost=["y", "z"], faults=Counter(leave=3))
+    found = {each.what: each for each in figures([one, two], (100e6, 107e6), 2.0, Counter(SIGKILL=1))}
+    assert found["answers checked"].value == 12
+    assert (found["wrong or swapped answers"].value, found["wrong or swapped answers"].holds) == (1, False)
+    assert (found["lost answers"].value, found["lost answers"].holds) == (2, False)
+    assert (found["5xx that were not asked for"].value, found["5xx that were not asked for"].holds) == (0, True)
+    assert found["memory of the service: growth"].holds is False
+    assert (found["slots in use at the end"].value, found["slots in use at the end"].holds) == (2, False)
+
+
+def test_only_serve_has_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["bench", "core", "--faults"], debug=False) == 2
+    assert capsys.readouterr().err == "clearhead: --faults is a part of bench serve, not of bench core\n"
