@@ -9,12 +9,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from clearhead.config import AnyConfig, TrainConfig, dump
+from clearhead.config import AnyConfig, dump
 from clearhead.errors import ConfigError
 from clearhead.files import read_tensors
 from clearhead.tasks import default_config, override_config
@@ -81,13 +80,15 @@ def written(config: AnyConfig, path: Path) -> Path:
     return path
 
 
-def together(tmp_path: Path, script: str, *arguments: object, restarts: int = 0) -> subprocess.CompletedProcess[str]:
-    """Two processes of a script under torchrun."""
+def together(
+    tmp_path: Path, script: str, *arguments: object, restarts: int = 0, processes: int = 2
+) -> subprocess.CompletedProcess[str]:
+    """Some processes of a script under torchrun."""
     (tmp_path / "worker.py").write_text(script, encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    launch = ["--nproc-per-node", "2", "--master-port", str(port), "--max-restarts", str(restarts)]
+    launch = ["--nproc-per-node", str(processes), "--master-port", str(port), "--max-restarts", str(restarts)]
     command = [
         sys.executable,
         "-m",
@@ -164,9 +165,56 @@ def test_two_processes_equal_one_for_language_models(tmp_path: Path, strategy: s
     check_both_ways(make_config(tmp_path, "lm", *settings, *more), tmp_path)
 
 
+# Begin with the first recipe and stop in the middle, as a kill would; then go on with the runs.
+STOPPED = """
+import sys
+from pathlib import Path
+from torch import distributed
+from clearhead.tasks import load_config
+from clearhead.train.loop import Callbacks, Trainer
+from clearhead.train.start import run_training, resume
+recipe, out, last = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+distributed.init_process_group("gloo")
+update = Trainer.update
+def stopping(self, batches):
+    if self.step == last:
+        raise InterruptedError
+    update(self, batches)
+Trainer.update = stopping
+try:
+    resume(out) if out.exists() else run_training(load_config(recipe), out, "test")
+except InterruptedError:
+    pass
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=pytest.mark.slow)])
+def test_shards_of_two_go_on_with_three_and_then_one(tmp_path: Path, optimizer: str) -> None:
+    """The width 20 and the vocabulary of 42 are not cut evenly, and of a norm with 20 gains the third has fewer."""
+    more = ("train.strategy=fsdp", f"train.optimizer={optimizer}", "model.dim=20", "model.tied=true")
+    config, one, run = make_config(tmp_path, "translate", *more), tmp_path / "one", tmp_path / "run"
+    run_training(config, one, "test")
+    recipe = written(config, tmp_path / "recipe.yaml")
+    together(tmp_path, STOPPED, recipe, run, 5)
+    first = run / "checkpoints" / "step-00000004"
+    assert sorted(path.name for path in first.iterdir()) == ["average", "optimizer", "state.json", "weights"]
+    shards = sorted(path.name for path in (first / "weights").iterdir())
+    assert shards == [f"shard-{n:05d}-model-00001-of-00001.safetensors" for n in (1, 2)]
+    together(tmp_path, STOPPED, recipe, run, 9, processes=3)
+    times = [json.loads(line)["step"] for line in (run / "times.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert times == [1, 2, 3, 4, 5, *range(5, 10)]  # three processes went on from step 4
+    sizes = [path.stat().st_size for path in sorted((run / "checkpoints" / "step-00000008" / "weights").iterdir())]
+    assert len(sizes) == 3
+    assert max(sizes) < 0.6 * (run / "checkpoints" / "step-00000004" / "weights" / shards[0]).stat().st_size * 2
+    resume(run)
+    assert_alike(run, one)
+
+
 @pytest.mark.slow
-def test_muon_with_two_whole_copies(tmp_path: Path) -> None:
-    check_both_ways(make_config(tmp_path, "translate", "train.optimizer=muon"), tmp_path)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_muon_in_two_processes(tmp_path: Path, strategy: str) -> None:
+    check_both_ways(make_config(tmp_path, "translate", "train.optimizer=muon", f"train.strategy={strategy}"), tmp_path)
 
 
 def test_a_killed_process_is_restarted_and_the_run_continues(tmp_path: Path) -> None:
@@ -178,19 +226,6 @@ def test_a_killed_process_is_restarted_and_the_run_continues(tmp_path: Path) -> 
     assert done.stdout.count("The model is in") == 1  # one process speaks
     times = [json.loads(line)["step"] for line in (run / "times.jsonl").read_text(encoding="utf-8").splitlines()]
     assert times == [1, 2, 3, 4, 5, *range(5, 11)]  # it went on from step 4
-
-
-def as_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_RESTART_COUNT": "0", "RANK": "0", "LOCAL_RANK": "0"}
-    for name, value in {**names, "WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-
-
-def test_muon_is_refused_with_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    as_two(monkeypatch)
-    config: Any = TrainConfig(optimizer="muon", strategy="fsdp", device="cpu")
-    with pytest.raises(ConfigError, match="muon needs whole matrices"), ProcessGroup.join(config):
-        pass
 
 
 def test_batch_norm_is_refused() -> None:
