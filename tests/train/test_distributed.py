@@ -151,3 +151,79 @@ def test_the_rows_of_all_processes_are_the_batch() -> None:
     assert torch.cat([mine["labels"] for mine, _ in shares]).sort().values.tolist() == [*range(7)]
     mine, weight = ProcessGroup(rank=2, world_size=3).local_rows({name: rows[:2] for name, rows in batch.items()})
     assert (weight, mine["ids"].tolist()) == (0, [[0, 1]])
+
+
+# In three processes: Muon on shards against Muon on whole matrices, and what a damaged or forged shard leads to.
+SHARDED = """
+import json, sys
+from pathlib import Path
+import torch
+from torch import distributed, nn
+from torch.distributed.fsdp import fully_shard
+from clearhead.errors import RunError
+from clearhead.train import sharded
+from clearhead.train.checkpoints import Checkpoint
+from clearhead.train.distributed import ProcessGroup, full_tensor
+from clearhead.train.muon import Muon
+
+folder = Path(sys.argv[1])
+distributed.init_process_group("gloo")
+group = ProcessGroup(distributed.get_rank(), 3, sharded=True)
+
+def models():
+    torch.manual_seed(1)  # more matrices than processes, fewer, and one with a row for two of them only
+    shapes = [(7, 5)] * 5 + [(5, 13)] * 2 + [(2, 11)]
+    whole = nn.ParameterList([nn.Parameter(torch.randn(shape)) for shape in shapes])
+    cut = nn.ParameterList([nn.Parameter(each.detach().clone()) for each in whole])
+    fully_shard(cut)
+    return whole, cut
+
+whole, cut = models()
+optimizers = [Muon(list(each), weight_decay=0.1) for each in (whole, cut)]
+for step in range(3):
+    torch.manual_seed(step)
+    for one, other in zip(whole, cut):
+        one.grad = torch.randn(one.shape)
+        other.grad = torch.distributed.tensor.distribute_tensor(one.grad, other.device_mesh, other.placements)
+    for optimizer in optimizers:
+        optimizer.step()
+for one, other in zip(whole, cut):
+    torch.testing.assert_close(full_tensor(other.detach()), one.detach(), atol=1e-5, rtol=1e-5)
+
+tensors = {"weights": {str(n): each.detach() for n, each in enumerate(cut)}, "optimizer": {}, "average": {}}
+for step in (4, 8):
+    sharded.save(folder, Checkpoint(step, tensors, {"cursor": step}), 9, group)
+found, damaged = sharded.newest(folder, group)
+assert (found.step, found.state, damaged) == (8, {"cursor": 8}, [])
+back = found.shards("weights", dict(tensors["weights"]).get, group)
+for name, each in tensors["weights"].items():
+    assert back[name].placements == each.placements
+    torch.testing.assert_close(back[name].to_local(), each.to_local(), atol=0, rtol=0)
+assert found.shards("average", dict().get, group) == {}
+
+def report(damaged):
+    distributed.barrier()
+    assert len(damaged) == 1 and len(set(group.gather(damaged[0]))) == 1
+    return damaged[0]
+
+shard = sorted((folder / "step-00000008" / "weights").iterdir())[2]
+group.on_main(lambda: shard.write_bytes(shard.read_bytes()[:-1] + b"x"))
+found, damaged = sharded.newest(folder, group)
+assert found.step == 4 and report(damaged).endswith("shard-00003-model-00001-of-00001.safetensors is changed; skipped")
+group.on_main(shard.unlink)
+found, damaged = sharded.newest(folder, group)
+assert found.step == 4 and report(damaged).endswith("shard-00003-model-00001-of-00001.safetensors is missing; skipped")
+state = folder / "step-00000008" / "state.json"
+group.on_main(lambda: state.write_text(state.read_text().replace("weights/shard-00003", "../weights/shard")))
+found, damaged = sharded.newest(folder, group)
+assert found.step == 4 and report(damaged).endswith("state.json names files that are none of its own; skipped")
+distributed.destroy_process_group()
+"""
+
+
+def test_shards_in_three_processes(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    together(tmp_path, SHARDED, folder, processes=3)
+    for path in folder.rglob("*"):  # nothing that would have to be unpickled
+        assert path.is_dir() or path.suffix in (".safetensors", ".json")

@@ -96,25 +96,25 @@ def _orthogonal_shards(shards: list[Tensor], rows: int, group: Any) -> list[Tens
     Matrix n is computed whole by process n mod P: one exchange collects the rows, another one returns them.
     """
     rank, processes, columns = distributed.get_rank(group), distributed.get_world_size(group), shards[0].size(1)
-    owned = [shards[owner::processes] for owner in range(processes)]
-    share = -(-rows // processes)  # as torch.chunk cuts
+    owned = [range(owner, len(shards), processes) for owner in range(processes)]  # matrices, by who computes them
+    share = -(-rows // processes)  # rows of a shard, as torch.chunk cuts
     heights = [max(0, min(share, rows - share * each)) for each in range(processes)]
-    sent = [len(each) * heights[rank] for each in owned]  # rows to each owner
-    mine = len(owned[rank])
-    received = [mine * height for height in heights]  # rows of my matrices from each process
+    mine, height = len(owned[rank]), heights[rank]
+    theirs = [len(each) * height for each in owned]  # rows that each owner gets from here
+    others = [mine * each for each in heights]  # rows that come here from each process
 
-    there = shards[0].new_empty(sum(received), columns)
-    ordered = torch.cat([shard for each in owned for shard in each])
-    distributed.all_to_all_single(there, ordered, received, sent, group=group)
-    blocks = [block.view(mine, -1, columns) for block in there.split(received)] if mine else []
-    if blocks:
-        whole = orthogonal(torch.cat(blocks, 1))  # (mine, rows, columns)
-        there = torch.cat([block.reshape(-1, columns) for block in whole.split(heights, 1)])
-    back = torch.empty_like(ordered)
-    distributed.all_to_all_single(back, there, sent, received, group=group)
-    updates = iter(back.view(len(shards), heights[rank], columns))
-    places = {index: next(updates) for owner in range(processes) for index in range(owner, len(shards), processes)}
-    return [places[index] for index in range(len(shards))]
+    collected = shards[0].new_empty(mine * rows, columns)
+    cut = torch.cat([shards[n] for each in owned for n in each])
+    distributed.all_to_all_single(collected, cut, others, theirs, group=group)
+    blocks = [
+        block.view(mine, each, columns)
+        for block, each in zip(torch.split_with_sizes(collected, others), heights, strict=True)
+    ]
+    whole = orthogonal(torch.cat(blocks, 1))  # (mine, rows, columns)
+    done = torch.cat([block.reshape(-1, columns) for block in torch.split_with_sizes(whole, heights, 1)])
+    distributed.all_to_all_single(cut, done, theirs, others, group=group)
+    updates = dict(zip((n for each in owned for n in each), cut.view(len(shards), height, columns), strict=True))
+    return [updates[n] for n in range(len(shards))]
 
 
 def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -31,10 +32,11 @@ from clearhead.train.checkpoints import Checkpoint
 from clearhead.train.distributed import ProcessGroup
 
 if TYPE_CHECKING:
-    from torch.distributed.checkpoint import CheckpointException
+    from torch.distributed.checkpoint.api import CheckpointException
 
 VERSION = 2
 PARTS = ("weights", "optimizer", "average")
+OWN_FILE = re.compile(r"(weights|optimizer|average)/shard-[-\w]+\.safetensors")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int, group: ProcessGroup) -
         if tensors:
             _write(temporary / part, tensors)
     mine = sorted(temporary.glob(f"*/shard-{group.rank + 1:05d}-*.safetensors"))
-    checksums = group.gather({str(path.relative_to(temporary)): _checksum(path) for path in mine})
+    checksums = group.gather({path.relative_to(temporary).as_posix(): _checksum(path) for path in mine})
     group.on_main(finish)
 
 
@@ -120,7 +122,7 @@ def _document(path: Path) -> dict[str, Any]:
         raise RunError(f"checkpoint {path} is damaged: state.json is missing or incomplete") from None
     if version != VERSION:
         raise RunError(f"checkpoint {path} was written by another version ({version}; this one reads {VERSION})")
-    if not isinstance(files, dict) or not all(Path(name).parent.name in PARTS for name in files):
+    if not isinstance(files, dict) or not all(OWN_FILE.fullmatch(name) for name in files):
         raise RunError(f"checkpoint {path} is damaged: state.json names files that are none of its own")
     return document
 
@@ -146,7 +148,9 @@ def _checksum(path: Path) -> str:
 
 def _write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write this process's shards; tensors that are not sharded are written by one process each."""
-    from torch.distributed.checkpoint import CheckpointException, HuggingFaceStorageWriter, save
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
 
     try:
         save(_unshared(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
@@ -156,7 +160,9 @@ def _write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _read(folder: Path, like: Callable[[str], Tensor | None], group: ProcessGroup) -> dict[str, Tensor]:
     """The shards that this process needs of every tensor in a folder, from whichever files they are in."""
-    from torch.distributed.checkpoint import CheckpointException, HuggingFaceStorageReader, load
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
 
     reader = HuggingFaceStorageReader(str(folder))
     saved: Mapping[str, Any] = reader.read_metadata().state_dict_metadata
