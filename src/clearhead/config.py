@@ -102,6 +102,7 @@ class TrainConfig(Section):
     compile: Literal["auto", "yes", "no"] = Field("auto", description="torch.compile: auto where it is known to help")
     recompute: bool = Field(False, description="activation checkpointing: less memory, more time")
     strategy: Literal["ddp", "fsdp"] = Field("ddp", description="several processes: replicas (ddp) or shards (fsdp)")
+    timeout: float = Field(30.0, gt=0, description="several processes: minutes after which one that waits gives up")
     deterministic: bool = Field(True, description="bit-identical weights for the same seed")
 
     @model_validator(mode="after")

@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import socket
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from tests.train.small_runs import assert_alike, losses, make_config, stopped_at, together, written
 
-from clearhead.config import AnyConfig, TrainConfig, dump
+from clearhead.config import AnyConfig
 from clearhead.errors import ConfigError
-from clearhead.files import read_tensors
-from clearhead.tasks import default_config, override_config
 from clearhead.train.distributed import ProcessGroup
 from clearhead.train.start import resume, run_training
-
-# The budget makes batches of odd and even size, and the one long pair a batch of which the second process has nothing.
-SETTINGS = [
-    "data.validation=0.02",
-    "data.batch_tokens=100",
-    "tokenizer.size=60",
-    "model.dim=16",
-    "model.heads=2",
-    "model.layers=2",
-    "model.dropout=0",
-    "train.average=0.9",
-    "train.accumulate=2",
-    "train.evaluate_every=7",
-    "train.checkpoint_every=4",
-    "train.keep=9",
-    "train.max_steps=10",
-    "train.device=cpu",
-]
 
 # What each process does: begin the first recipe, then go on with the runs that are named after it, in one group.
 WORKER = """
@@ -67,69 +42,6 @@ def fatal(self, batches):
 Trainer.update = fatal
 main()
 """
-
-
-def make_config(tmp_path: Path, task: str = "translate", *more: str) -> AnyConfig:
-    pairs = "".join(f"{a} {b} {a}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklmnop")
-    (tmp_path / "pairs.tsv").write_text(pairs + " ".join("abcd" * 20) + "\tlong\n", encoding="utf-8")
-    words = [f"data.path={tmp_path / 'pairs.tsv'}", *SETTINGS, *more]
-    return override_config(default_config(task, "tiny"), words)
-
-
-def written(config: AnyConfig, path: Path) -> Path:
-    path.write_text(dump(config), encoding="utf-8")
-    return path
-
-
-def together(tmp_path: Path, script: str, *arguments: object, restarts: int = 0) -> subprocess.CompletedProcess[str]:
-    """Two processes of a script under torchrun."""
-    (tmp_path / "worker.py").write_text(script, encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launch = ["--nproc-per-node", "2", "--master-port", str(port), "--max-restarts", str(restarts)]
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        *launch,
-        str(tmp_path / "worker.py"),
-        *map(str, arguments),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def stopped_at(step: int, run: Path, copy: Path, config: AnyConfig) -> Path:
-    """The same run as if it had been killed after the checkpoint of a step, to go on with another configuration."""
-    shutil.copytree(run, copy)
-    for checkpoint in (copy / "checkpoints").glob("step-*"):
-        if checkpoint.name > f"step-{step:08d}":
-            shutil.rmtree(checkpoint)
-    (copy / "model.safetensors").unlink()
-    written(config, copy / "config.yaml")
-    return copy
-
-
-def losses(run: Path) -> dict[tuple[str, int], list[float]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert len({(line["part"], line["step"]) for line in lines}) == len(lines)
-    return {(line["part"], line["step"]): [line["loss"], line.get("tokens", 0)] for line in lines}
-
-
-def assert_alike(run: Path, other: Path) -> None:
-    """The same losses and numbers of tokens at the same steps, and the same weights in the end, to rounding."""
-    mine, theirs = losses(run), losses(other)
-    assert mine.keys() == theirs.keys()
-    for place, values in mine.items():
-        assert values == pytest.approx(theirs[place], abs=1e-5), place
-    weights, expected = (read_tensors(each / "model.safetensors")[0] for each in (run, other))
-    assert weights.keys() == expected.keys()
-    for name, weight in weights.items():
-        if not name.endswith("key.bias"):  # softmax does not see it: its gradient is 0, and what adamw gets is rounding
-            torch.testing.assert_close(weight, expected[name], atol=1e-4, rtol=1e-4)
 
 
 def check_both_ways(config: AnyConfig, tmp_path: Path) -> None:
@@ -164,9 +76,56 @@ def test_two_processes_equal_one_for_language_models(tmp_path: Path, strategy: s
     check_both_ways(make_config(tmp_path, "lm", *settings, *more), tmp_path)
 
 
+# Begin with the first recipe and stop in the middle, as a kill would; then go on with the runs.
+STOPPED = """
+import sys
+from pathlib import Path
+from torch import distributed
+from clearhead.tasks import load_config
+from clearhead.train.loop import Callbacks, Trainer
+from clearhead.train.start import run_training, resume
+recipe, out, last = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+distributed.init_process_group("gloo")
+update = Trainer.update
+def stopping(self, batches):
+    if self.step == last:
+        raise InterruptedError
+    update(self, batches)
+Trainer.update = stopping
+try:
+    resume(out) if out.exists() else run_training(load_config(recipe), out, "test")
+except InterruptedError:
+    pass
+distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=pytest.mark.slow)])
+def test_shards_of_two_go_on_with_three_and_then_one(tmp_path: Path, optimizer: str) -> None:
+    """The width 20 and the vocabulary of 42 are not cut evenly, and of a norm with 20 gains the third has fewer."""
+    more = ("train.strategy=fsdp", f"train.optimizer={optimizer}", "model.dim=20", "model.tied=true")
+    config, one, run = make_config(tmp_path, "translate", *more), tmp_path / "one", tmp_path / "run"
+    run_training(config, one, "test")
+    recipe = written(config, tmp_path / "recipe.yaml")
+    together(tmp_path, STOPPED, recipe, run, 5)
+    first = run / "checkpoints" / "step-00000004"
+    assert sorted(path.name for path in first.iterdir()) == ["average", "optimizer", "state.json", "weights"]
+    shards = sorted(path.name for path in (first / "weights").iterdir())
+    assert shards == [f"shard-{n:05d}-model-00001-of-00001.safetensors" for n in (1, 2)]
+    together(tmp_path, STOPPED, recipe, run, 9, processes=3)
+    times = [json.loads(line)["step"] for line in (run / "times.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert times == [1, 2, 3, 4, 5, *range(5, 10)]  # three processes went on from step 4
+    sizes = [path.stat().st_size for path in sorted((run / "checkpoints" / "step-00000008" / "weights").iterdir())]
+    assert len(sizes) == 3
+    assert max(sizes) < 0.6 * (run / "checkpoints" / "step-00000004" / "weights" / shards[0]).stat().st_size * 2
+    resume(run)
+    assert_alike(run, one)
+
+
 @pytest.mark.slow
-def test_muon_with_two_whole_copies(tmp_path: Path) -> None:
-    check_both_ways(make_config(tmp_path, "translate", "train.optimizer=muon"), tmp_path)
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_muon_in_two_processes(tmp_path: Path, strategy: str) -> None:
+    check_both_ways(make_config(tmp_path, "translate", "train.optimizer=muon", f"train.strategy={strategy}"), tmp_path)
 
 
 def test_a_killed_process_is_restarted_and_the_run_continues(tmp_path: Path) -> None:
@@ -178,19 +137,6 @@ def test_a_killed_process_is_restarted_and_the_run_continues(tmp_path: Path) -> 
     assert done.stdout.count("The model is in") == 1  # one process speaks
     times = [json.loads(line)["step"] for line in (run / "times.jsonl").read_text(encoding="utf-8").splitlines()]
     assert times == [1, 2, 3, 4, 5, *range(5, 11)]  # it went on from step 4
-
-
-def as_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_RESTART_COUNT": "0", "RANK": "0", "LOCAL_RANK": "0"}
-    for name, value in {**names, "WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-
-
-def test_muon_is_refused_with_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    as_two(monkeypatch)
-    config: Any = TrainConfig(optimizer="muon", strategy="fsdp", device="cpu")
-    with pytest.raises(ConfigError, match="muon needs whole matrices"), ProcessGroup.join(config):
-        pass
 
 
 def test_batch_norm_is_refused() -> None:
@@ -205,3 +151,79 @@ def test_the_rows_of_all_processes_are_the_batch() -> None:
     assert torch.cat([mine["labels"] for mine, _ in shares]).sort().values.tolist() == [*range(7)]
     mine, weight = ProcessGroup(rank=2, world_size=3).local_rows({name: rows[:2] for name, rows in batch.items()})
     assert (weight, mine["ids"].tolist()) == (0, [[0, 1]])
+
+
+# In three processes: Muon on shards against Muon on whole matrices, and what a damaged or forged shard leads to.
+SHARDED = """
+import json, sys
+from pathlib import Path
+import torch
+from torch import distributed, nn
+from torch.distributed.fsdp import fully_shard
+from clearhead.errors import RunError
+from clearhead.train import sharded
+from clearhead.train.checkpoints import Checkpoint
+from clearhead.train.distributed import ProcessGroup, full_tensor
+from clearhead.train.muon import Muon
+
+folder = Path(sys.argv[1])
+distributed.init_process_group("gloo")
+group = ProcessGroup(distributed.get_rank(), 3, sharded=True)
+
+def models():
+    torch.manual_seed(1)  # more matrices than processes, fewer, and one with a row for two of them only
+    shapes = [(7, 5)] * 5 + [(5, 13)] * 2 + [(2, 11)]
+    whole = nn.ParameterList([nn.Parameter(torch.randn(shape)) for shape in shapes])
+    cut = nn.ParameterList([nn.Parameter(each.detach().clone()) for each in whole])
+    fully_shard(cut)
+    return whole, cut
+
+whole, cut = models()
+optimizers = [Muon(list(each), weight_decay=0.1) for each in (whole, cut)]
+for step in range(3):
+    torch.manual_seed(step)
+    for one, other in zip(whole, cut):
+        one.grad = torch.randn(one.shape)
+        other.grad = torch.distributed.tensor.distribute_tensor(one.grad, other.device_mesh, other.placements)
+    for optimizer in optimizers:
+        optimizer.step()
+for one, other in zip(whole, cut):
+    torch.testing.assert_close(full_tensor(other.detach()), one.detach(), atol=1e-5, rtol=1e-5)
+
+tensors = {"weights": {str(n): each.detach() for n, each in enumerate(cut)}, "optimizer": {}, "average": {}}
+for step in (4, 8):
+    sharded.save(folder, Checkpoint(step, tensors, {"cursor": step}), 9, group)
+found, damaged = sharded.newest(folder, group)
+assert (found.step, found.state, damaged) == (8, {"cursor": 8}, [])
+back = found.shards("weights", dict(tensors["weights"]).get, group)
+for name, each in tensors["weights"].items():
+    assert back[name].placements == each.placements
+    torch.testing.assert_close(back[name].to_local(), each.to_local(), atol=0, rtol=0)
+assert found.shards("average", dict().get, group) == {}
+
+def report(damaged):
+    distributed.barrier()
+    assert len(damaged) == 1 and len(set(group.gather(damaged[0]))) == 1
+    return damaged[0]
+
+shard = sorted((folder / "step-00000008" / "weights").iterdir())[2]
+group.on_main(lambda: shard.write_bytes(shard.read_bytes()[:-1] + b"x"))
+found, damaged = sharded.newest(folder, group)
+assert found.step == 4 and report(damaged).endswith("shard-00003-model-00001-of-00001.safetensors is changed; skipped")
+group.on_main(shard.unlink)
+found, damaged = sharded.newest(folder, group)
+assert found.step == 4 and report(damaged).endswith("shard-00003-model-00001-of-00001.safetensors is missing; skipped")
+state = folder / "step-00000008" / "state.json"
+group.on_main(lambda: state.write_text(state.read_text().replace("weights/shard-00003", "../weights/shard")))
+found, damaged = sharded.newest(folder, group)
+assert found.step == 4 and report(damaged).endswith("state.json names files that are none of its own; skipped")
+distributed.destroy_process_group()
+"""
+
+
+def test_shards_in_three_processes(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    together(tmp_path, SHARDED, folder, processes=3)
+    for path in folder.rglob("*"):  # nothing that would have to be unpickled
+        assert path.is_dir() or path.suffix in (".safetensors", ".json")

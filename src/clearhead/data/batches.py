@@ -48,6 +48,7 @@ class Cursor(ABC):
 
     epoch: int = 0
     position: int = 0  # of the next batch within the epoch
+    rows: slice = slice(None)  # of each batch, those that are read: a process may need only some
 
     def __init__(self, identity: Mapping[str, int | str]):
         """`identity` is everything that the order depends on; `restore` rejects a state with another identity."""
@@ -71,7 +72,7 @@ class Cursor(ABC):
             self.position += 1
             if self.position == len(self):
                 self.epoch, self.position = self.epoch + 1, 0
-            yield self.read(batch)
+            yield self.read(batch[self.rows])
 
     def forever(self) -> Iterator[NDArray[np.int64]]:
         """Yield batches of epoch after epoch without end."""

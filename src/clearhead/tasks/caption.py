@@ -146,7 +146,9 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
     def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
         """BLEU against all captions of an image, by greedy search."""
         images = self.held_out.images[: self.max_scored]
-        written = describe(model, images, self.tokenizer, Settings(max_tokens=self.config.data.max_length))
+        mine = images[self.share.rank :: self.share.world_size]
+        settings = Settings(max_tokens=self.config.data.max_length)
+        written = self.share.merge(describe(model, mine, self.tokenizer, settings))
         references = [list(each.captions) for each in self.described[: self.max_scored]]
         return (caption_bleu(written, references),), written[0]
 

@@ -36,6 +36,7 @@ class MaskedLm(RunningTextTask[MaskedTextModel]):
     title = "A masked language model"
     model_type = MaskedTextModel
     rank = 7
+    row_by_row = False  # the masks follow from all tokens of a batch
 
     @classmethod
     def build(cls, model: MaskedTextModel, sizes: Sizes) -> nn.Module:

@@ -133,7 +133,7 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
         count = len(self.held_out.pairs)
         some = slice(None, None, -(-count // min(self.max_scored or count, count)))
         pairs = self.held_out.pairs[some]
-        written = self.translate(model, self.held_out.sources[some])
+        written = self.share.merge(self.translate(model, list(self.share.mine(self.held_out.sources[some]))))
         references = [pair.target for pair in pairs]
         sample = f"{pairs[0].source} → {written[0]}"
         return (bleu(written, references), chrf(written, references), exact_match(written, references)), sample

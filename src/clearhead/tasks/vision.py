@@ -133,7 +133,7 @@ class Vision(LabelTask[VisionModel]):
         return class_loss(model(batch["images"]), batch["labels"], smoothing=smoothing)
 
     def validation(self) -> Iterator[Batch]:
-        for first in range(0, len(self.held_out_images), 256):
+        for first in self.share.mine(range(0, len(self.held_out_images), 256)):
             indices = np.arange(first, min(first + 256, len(self.held_out_images)))
             yield _tensors(self.held_out_images, self.held_out_labels, indices)
 

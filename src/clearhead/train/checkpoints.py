@@ -14,7 +14,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,14 +78,6 @@ def saved(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*"), reverse=True)
 
 
-def newest(folder: Path) -> Checkpoint | None:
-    """The newest undamaged checkpoint."""
-    for path in saved(folder):
-        with suppress(DamagedError):
-            return load(path)
-    return None
-
-
 def set_aside(folder: Path) -> list[str]:
     """Rename the damaged checkpoints, so that they do not count for `keep`; a sentence for each."""
     sentences = []
@@ -93,12 +85,19 @@ def set_aside(folder: Path) -> list[str]:
         try:
             _verified(path)
         except DamagedError as problem:
-            aside = path.with_name(f"{DAMAGED}{path.name}")
-            with write_errors(folder):
-                shutil.rmtree(aside, ignore_errors=True)
-                path.replace(aside)
+            put_aside(path)
             sentences.append(f"{problem}; skipped")
+        except RunError:  # of another version: a folder of shards
+            continue
     return sentences
+
+
+def put_aside(path: Path) -> None:
+    """Rename one damaged checkpoint."""
+    aside = path.with_name(f"{DAMAGED}{path.name}")
+    with write_errors(path.parent):
+        shutil.rmtree(aside, ignore_errors=True)
+        path.replace(aside)
 
 
 def load(path: Path) -> Checkpoint:

@@ -1,6 +1,6 @@
 """Training one model in many processes: `torchrun --nproc-per-node 2 -m clearhead train …`.
 
-Every process iterates over the same batches and takes its rows of each, so the result does not depend on the number of
+Every process walks the same batches and reads its rows of each, so the result does not depend on the number of
 processes. With Σ over the processes, loss and gradient are those of one process that sees all rows:
 
     loss = Σ losses / Σ tokens,    gradient = Σ gradients / Σ tokens
@@ -8,18 +8,21 @@ processes. With Σ over the processes, loss and gradient are those of one proces
 ddp     every process has the whole model; gradients are summed                       (DistributedDataParallel)
 fsdp    every process has a shard of each tensor, and gathers a block while it computes it       (fully_shard)
 
-Files hold full tensors either way, so that any number of processes can resume from them, one included. The main process
-(rank 0) writes, prints and evaluates; all processes must be able to read the run directory.
+All processes evaluate, each its share of the validation part. The main process (rank 0) prints, logs and writes, but
+shards are written by those who have them (sharded.py). The machines may share the run directory or have one each; what
+the others need of the main one's is sent to them.
 """
 
 from __future__ import annotations
 
 import copy
 import os
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -30,15 +33,18 @@ from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import TrainConfig
 from clearhead.errors import ClearheadError, ConfigError
+from clearhead.files import write_text
+from clearhead.tasks.base.share import Share
 from clearhead.train.device import resolve_device
 
 Result = TypeVar("Result")
 
-TIMEOUT = timedelta(hours=6)  # the others wait while the main process evaluates; torchrun notices who died
+PATIENCE = timedelta(hours=6)  # how long the others wait while the main process reads and tokenizes the data
+COPIED = ("config.yaml", "tokenizer.json")  # what every machine needs of the run directory
 
 
 @dataclass(frozen=True)
-class ProcessGroup:
+class ProcessGroup(Share):
     """The processes of one training run, seen from one of them. With one process, every method is a no-op."""
 
     rank: int = 0
@@ -46,6 +52,8 @@ class ProcessGroup:
     local_rank: int = 0  # rank on this machine
     sharded: bool = False  # fsdp
     restarts: int = 0  # by torchrun, after a process died
+    same_folder: bool = True  # whether all processes see the same run directory
+    patient: Any = None  # torch's process group with the long timeout
 
     @classmethod
     @contextmanager
@@ -59,32 +67,45 @@ class ProcessGroup:
         )
         group = cls(rank, world_size, local_rank, world_size > 1 and config.strategy == "fsdp", restarts)
         with group._connected(config) if world_size > 1 else nullcontext():
-            yield group
+            # A machine that comes back counts its restarts from 0.
+            patient = distributed.new_group(timeout=PATIENCE) if world_size > 1 else None
+            yield replace(group, restarts=max(group.gather(restarts)), patient=patient)
 
     @contextmanager
     def _connected(self, config: TrainConfig) -> Iterator[None]:
         """Initialise torch's process group; one that the caller has initialised is used and left open."""
-        if self.sharded and config.optimizer == "muon":
-            raise ConfigError("train.optimizer=muon needs whole matrices, and train.strategy=fsdp cuts them; use ddp")
         device = resolve_device(config.device)
         if device == "mps":
             raise ConfigError("train.device=mps cannot be shared by many processes; use train.device=cpu")
         if distributed.is_initialized():
             yield
             return
-        # torchrun keeps the addresses of processes that died, so each restart uses its own prefix.
-        store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
+        timeout = timedelta(minutes=config.timeout)
+        store, rank, world_size = next(rendezvous("env://", timeout=timeout))
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            # This store outlives the processes, with the addresses of those that died.
+            store = distributed.PrefixStore(f"start {self.restarts}", store)  # type: ignore[attr-defined]
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
-            store=distributed.PrefixStore(f"start {self.restarts}", store),  # type: ignore[attr-defined]
+            store=store,
             rank=rank,
             world_size=world_size,
-            timeout=TIMEOUT,
+            timeout=timeout,
         )
         try:
             yield
         finally:
             distributed.destroy_process_group()
+
+    def with_folder(self, run: Path) -> ProcessGroup:
+        """The group, having found out whether all processes see the same run directory."""
+        if self.world_size == 1:
+            return self
+        probe = self.on_main(lambda: _touched(run / f".{uuid.uuid4().hex}"))
+        seen = self.gather(probe.exists())
+        if self.is_main:
+            probe.unlink()
+        return replace(self, same_folder=all(seen))
 
     # --- communication ---
 
@@ -97,10 +118,16 @@ class ProcessGroup:
         return self.restarts > 0
 
     def all_reduce(self, tensor: Tensor) -> Tensor:
-        """Σ over the processes, in place."""
         if self.world_size > 1:
             distributed.all_reduce(tensor)
         return tensor
+
+    def gather(self, mine: Result) -> list[Result]:
+        if self.world_size == 1:
+            return [mine]
+        gathered: list[Any] = [None] * self.world_size
+        distributed.all_gather_object(gathered, mine)
+        return gathered
 
     def broadcast(self, number: float) -> float:
         """The main process's number."""
@@ -110,8 +137,11 @@ class ProcessGroup:
         distributed.broadcast(tensor, 0)
         return float(tensor)
 
-    def on_main(self, work: Callable[[], Result]) -> Result:
-        """Run `work` in the main process only; every process returns its result or raises its error."""
+    def on_main(self, work: Callable[[], Result], patient: bool = False) -> Result:
+        """Run `work` in the main process only; every process returns its result or raises its error.
+
+        The others wait for it as long as for anything else, or hours if they are `patient`.
+        """
         if self.world_size == 1:
             return work()
         box: list[Any] = [None]
@@ -120,21 +150,42 @@ class ProcessGroup:
                 box = [work()]
             except ClearheadError as error:
                 box = [error]
-        distributed.broadcast_object_list(box, 0, device=torch.device("cpu"))
+        distributed.broadcast_object_list(box, 0, self.patient if patient else None, torch.device("cpu"))
         if isinstance(box[0], ClearheadError):
             raise box[0]
         result: Result = box[0]
         return result
 
-    def main_first(self, work: Callable[[], Result]) -> Result:
+    def main_first(self, work: Callable[[], Result], run: Path) -> Result:
         """Run `work` in every process, in the others only after the main one has finished and written its files."""
         results: list[Result] = []
-        self.on_main(lambda: results.append(work()))
-        return results[0] if results else work()
+        self.on_main(lambda: results.append(work()), patient=True)
+        if not self.same_folder:
+            self._copy_files(run)
+        mine = results[0] if results else work()
+        if self.world_size > 1:
+            distributed.barrier(self.patient)  # tokenizing takes long in the others too
+        return mine
+
+    def _copy_files(self, run: Path) -> None:
+        """Write the main process's settings and tokenizer into the run directories of the other machines."""
+        files = self.on_main(lambda: {n: (run / n).read_text("utf-8") for n in COPIED if (run / n).exists()})
+        run.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            path = run / name
+            if path.exists() and path.read_text("utf-8") != text:
+                raise ConfigError(f"{path} of this machine is of another run than that of the main process; remove it")
+            if not path.exists():
+                write_text(path, text)
+
+    @property
+    def rows(self) -> slice:
+        """The rows of each batch that this process computes."""
+        return slice(self.rank, None, self.world_size)
 
     def local_rows(self, batch: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int]:
         """This process's rows of a batch and the weight 1; if there are none, a dummy row with weight 0."""
-        rows = {name: tensor[self.rank :: self.world_size] for name, tensor in batch.items()}
+        rows = {name: tensor[self.rows] for name, tensor in batch.items()}
         if all(len(tensor) for tensor in rows.values()):
             return rows, 1
         return {name: tensor[:1] for name, tensor in batch.items()}, 0
@@ -160,10 +211,6 @@ class ProcessGroup:
         """With ddp, sum gradients only if `enabled`: once per step, not once per accumulated batch."""
         return nullcontext() if enabled or not isinstance(model, DistributedDataParallel) else model.no_sync()
 
-    def evaluation_copy(self, model: nn.Module) -> nn.Module | None:
-        """A full copy on the CPU, with which the main process evaluates a sharded model; otherwise None."""
-        return copy.deepcopy(model).cpu() if self.sharded and self.is_main else None
-
     def gather_full(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Full copies on the CPU in the main process, {} in the others; every process must call it."""
         if not self.sharded:
@@ -175,11 +222,17 @@ class ProcessGroup:
                 gathered.update(cpu_copy({name: full}))
         return gathered
 
-    def local_shards(self, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
-        """This process's shard of each full tensor, split like the tensor of the same name in `like`."""
-        if not self.sharded:
+    def scatter(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
+        """From the main process's full tensors, one after the other: this process's shard of each, split as `like`."""
+        if self.world_size == 1:
             return dict(tensors)
-        return {name: _shard_like(tensor, like.get(name)) for name, tensor in tensors.items()}
+        sizes = self.on_main(lambda: {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
+        shards = {}
+        for name, (shape, dtype) in sizes.items():
+            full = tensors[name].contiguous() if self.is_main else torch.empty(shape, dtype=dtype)
+            distributed.broadcast(full, 0)
+            shards[name] = _shard_like(full, like(name))
+        return shards
 
 
 def _sum_gradients(bucket: Any) -> torch.futures.Future[Tensor]:
@@ -210,12 +263,32 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def _shard_like(tensor: Tensor, like: Tensor | None) -> Tensor:
-    """Every process has read the full tensor, so nothing is sent."""
+    """Every process has the full tensor, so nothing is sent."""
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     if not isinstance(like, DTensor) or tensor.shape != like.shape:  # loading refuses a wrong shape
         return tensor
     return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements, src_data_rank=None)
+
+
+def without_weights(model: nn.Module) -> nn.Module:
+    """A copy whose parameters take no memory; buffers are copied."""
+    return copy.deepcopy(model, {id(each): nn.Parameter(each.to("meta")) for each in model.parameters()})
+
+
+@torch.no_grad()
+def with_weights(model: nn.Module, tensors: Mapping[str, Tensor], device: torch.device) -> nn.Module:
+    """A copy of a model `without_weights` on a device, with the full weights of some shards; all must call it."""
+    empty = {id(each): nn.Parameter(torch.empty_like(each, device=device)) for each in model.parameters()}
+    full = copy.deepcopy(model, empty).to(device)
+    for name, tensor in full.state_dict().items():
+        tensor.copy_(full_tensor(tensors[name]))
+    return full
+
+
+def _touched(path: Path) -> Path:
+    path.touch()
+    return path
 
 
 @torch.no_grad()

@@ -4,7 +4,8 @@
     every so often: evaluate, and write a checkpoint from which training resumes bit for bit; Ctrl-C writes one too.
 
 Everything random in a step follows from (seed, step, rank), so no generator state has to be saved. Many processes run
-this loop side by side, each on its rows of every batch; `group` is where they communicate.
+this loop side by side, each on its rows of every batch and its share of every evaluation; `group` is where they
+communicate.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from clearhead.errors import ClearheadError, RunError
 from clearhead.files import append_line, keep_lines, read_tensors, sync, write_tensors
 from clearhead.look.views.history import log_attention
 from clearhead.run import Run
-from clearhead.tasks.base.task import Evaluation, Examples, Task, to_device
-from clearhead.train import checkpoints
+from clearhead.tasks.base.task import Batch, Evaluation, Examples, Task, to_device
+from clearhead.train import checkpoints, sharded
 from clearhead.train.checkpoints import Checkpoint
 from clearhead.train.device import Device
-from clearhead.train.distributed import ProcessGroup, full_tensor
+from clearhead.train.distributed import ProcessGroup, full_tensor, with_weights, without_weights
 from clearhead.train.ema import EMA
 from clearhead.train.optimizers import load_optimizer_state, make_optimizers, optimizer_state, set_learning_rates
 from clearhead.train.schedules import Progress, factor
@@ -80,12 +81,14 @@ class Trainer:
     training_seconds: float = 0.0  # of the steps alone, since the start of this process
 
     def __post_init__(self) -> None:
+        self.task.share = self.group
         self.cursor = self.task.cursor()
+        self.cursor.rows = self.group.rows if self.task.row_by_row else slice(None)
         self.progress = Progress(self.config.max_steps, self.config.max_minutes)
         self.progress.reserve = RESERVE * 60 * (self.config.max_minutes or 0)  # until an evaluation was timed
         self.metric = self.config.metric or self.task.metric
         self.model.to(self.device.torch_device)
-        self.evaluation_copy = self.group.evaluation_copy(self.model)
+        self.outline = without_weights(self.model) if self.group.sharded else None
         self.group.shard(self.model)
         self.forward = self.group.data_parallel(self.device.prepare(self.model), self.device.torch_device)
         self.weights = list(self.model.parameters())
@@ -116,7 +119,7 @@ class Trainer:
         except KeyboardInterrupt:
             self.save()
             raise
-        if self.config.patience is not None and self.best_weights.exists():
+        if self.config.patience is not None and self.group.on_main(self.best_weights.exists):
             self._restore_best()
         self.task.use_full_evaluation()
         return self.evaluate()
@@ -140,7 +143,10 @@ class Trainer:
         return self.config.patience is not None and self.waited >= self.config.patience
 
     def update(self, batches: list[Examples]) -> None:
-        """One optimiser step on the mean loss over all tokens of `batches`, in all processes."""
+        """One optimiser step on the mean loss over all tokens of `batches`, in all processes.
+
+        Of each batch a process has only its rows, unless the task needs all of them to build a row.
+        """
         start, config, group = time.perf_counter(), self.config, self.group
         self.device.seed(config.seed, self.step, group.rank)
 
@@ -154,7 +160,7 @@ class Trainer:
         single = len(batches) == 1 and group.world_size == 1
         losses, counts = [], []
         for number, examples in enumerate(batches, start=1):
-            rows, weight = group.local_rows(self.task.batch(examples))
+            rows, weight = self._local_batch(examples)
             batch = to_device(rows, self.device.torch_device)
             with group.gradient_sync(self.forward, enabled=number == len(batches)):
                 with self.device.autocast():
@@ -191,6 +197,14 @@ class Trainer:
         self.training_seconds += seconds
         self._log_step(Step(self.step, float(loss), rate, int(tokens), seconds, self.task.unit))
 
+    def _local_batch(self, examples: Examples) -> tuple[Batch, int]:
+        """This process's rows of a batch and the weight 1; if there are none, a dummy row with weight 0."""
+        if not self.task.row_by_row:
+            return self.group.local_rows(self.task.batch(examples))
+        if len(examples):
+            return self.task.batch(examples), 1
+        return self.task.batch(self.cursor.read(self.cursor.plan(0)[0][:1])), 0
+
     def _diverged(self, loss: float) -> str:
         kept = self._kept()
         return f"the loss became {loss} at step {self.step}; {kept}; try a lower train.learning_rate or train.clip"
@@ -214,8 +228,9 @@ class Trainer:
         """Evaluate the averaged weights on the validation part, and keep the best ones if there is early stopping."""
         start = time.perf_counter()
         self.callbacks.on_phase("evaluating")
-        with self.ema.applied(), self._full_model() as model:
-            evaluation = self.group.on_main(lambda: self._evaluate(model))
+        with self.ema.applied():
+            mine = self._evaluate(self._full_model())
+            evaluation = self.group.on_main(lambda: mine)  # all processes must decide alike
             value = evaluation.quality(self.metric)
             if self.config.patience is not None and value > self.best:
                 weights = self.group.gather_full(self.model.state_dict())
@@ -232,36 +247,32 @@ class Trainer:
 
     def _evaluate(self, model: nn.Module) -> Evaluation:
         evaluation = self.task.evaluate(model, self.device.torch_device)
-        if example := self.task.example():
+        if self.group.is_main and (example := self.task.example()):
             log_attention(self.run.path / "attention", self.step, model, example)
         return evaluation
 
-    @contextmanager
-    def _full_model(self) -> Iterator[nn.Module]:
-        """The model itself, or in the main process of a sharded one a full copy with its weights."""
-        weights = self.group.gather_full(self.model.state_dict()) if self.group.sharded else {}
-        if self.evaluation_copy is None:
-            yield self.model
-            return
-        self.evaluation_copy.load_state_dict(weights)
-        yield self.evaluation_copy.to(self.device.torch_device)
-        self.evaluation_copy.cpu()
+    def _full_model(self) -> nn.Module:
+        """The model itself, or a full copy of a sharded one: generated texts differ in length between processes."""
+        if self.outline is None:
+            return self.model
+        return with_weights(self.outline, self.model.state_dict(), self.device.torch_device)
 
     def _restore_best(self) -> None:
-        weights, header = read_tensors(self.best_weights)
-        self.model.load_state_dict(self.group.local_shards(weights, self.model.state_dict()))
+        weights, header = read_tensors(self.best_weights) if self.group.is_main else ({}, {})
+        self.model.load_state_dict(self.group.scatter(weights, self.model.state_dict().get))
         self.ema.reset()
         what = "lowest loss" if self.metric == "loss" else f"best {self.metric}"
-        self.callbacks.on_note(f"kept the weights of step {header['step']}, which have the {what}")
+        if self.group.is_main:
+            self.callbacks.on_note(f"kept the weights of step {header['step']}, which have the {what}")
 
     # --- checkpoints ---
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint: with fsdp every process its shards, if all write into the same folder."""
         tensors = {
-            "weights": self.group.gather_full(self.model.state_dict()),
-            "optimizer": self.group.gather_full(optimizer_state(self.optimizers)),
-            "average": self.group.gather_full(self.ema.state_dict()),
+            "weights": self.model.state_dict(),
+            "optimizer": optimizer_state(self.optimizers),
+            "average": self.ema.state_dict(),
         }
         state = {
             "cursor": self.cursor.state(),
@@ -272,23 +283,30 @@ class Trainer:
             "evaluated": self.evaluated,
             "metrics": self.metrics.stat().st_size if self.metrics.exists() else 0,
         }
-        checkpoint = Checkpoint(self.step, tensors, state)
-        self.group.on_main(lambda: self._write(checkpoint))
-
-    def _write(self, checkpoint: Checkpoint) -> None:
-        try:
-            if self.metrics.exists():
+        folder, keep, group = self.run.checkpoints, self.config.keep, self.group
+        with self._save_errors():
+            if group.is_main and self.metrics.exists():
                 sync(self.metrics)  # the checkpoint says how long it is
-            checkpoints.save(self.run.checkpoints, checkpoint, self.config.keep)
+            if group.sharded and group.same_folder:
+                sharded.save(folder, Checkpoint(self.step, tensors, state), keep, group)
+                return
+            full = {name: group.gather_full(each) for name, each in tensors.items()}
+            group.on_main(lambda: checkpoints.save(folder, Checkpoint(self.step, full, state), keep))
+
+    @contextmanager
+    def _save_errors(self) -> Iterator[None]:
+        try:
+            yield
         except RunError as problem:
             what = f"cannot save step {self.step}, and training stops ({problem})"
             raise RunError(f"{what}; {self._kept()}; make room, then `clearhead resume {self.run.path}`") from None
 
     def restore(self) -> bool:
         """Load the newest undamaged checkpoint; False if there is none."""
-        for sentence in self.group.on_main(lambda: checkpoints.set_aside(self.run.checkpoints)):
+        damaged = self.group.on_main(lambda: checkpoints.set_aside(self.run.checkpoints))
+        checkpoint, more = sharded.newest(self.run.checkpoints, self.group)
+        for sentence in (*damaged, *more):
             self.callbacks.on_note(sentence)
-        checkpoint = checkpoints.newest(self.run.checkpoints)
         if checkpoint is None:
             self._truncate_metrics(0)
             return False
@@ -302,13 +320,12 @@ class Trainer:
             raise RunError(f"{where} does not fit config.yaml ({reason}); change config.yaml back") from None
         return True
 
-    def _load(self, checkpoint: Checkpoint) -> None:
-        weights, optimizer, average = (checkpoint.tensors.get(name, {}) for name in ("weights", "optimizer", "average"))
+    def _load(self, checkpoint: sharded.Found) -> None:
         own = self.model.state_dict()
-        self.model.load_state_dict(self.group.local_shards(weights, own))
-        parameters = {name: own.get(name.split(".", 2)[2]) for name in optimizer}  # 0.exp_avg.blocks.1.weight
-        load_optimizer_state(self.optimizers, self.group.local_shards(optimizer, parameters))
-        self.ema.load_state_dict(self.group.local_shards(average, own))
+        self.model.load_state_dict(checkpoint.shards("weights", own.get, self.group))
+        of_parameter = lambda name: own.get(name.split(".", 2)[2])  # noqa: E731 - 0.exp_avg.blocks.1.weight
+        load_optimizer_state(self.optimizers, checkpoint.shards("optimizer", of_parameter, self.group))
+        self.ema.load_state_dict(checkpoint.shards("average", own.get, self.group))
         self.step, state = checkpoint.step, checkpoint.state
         self.cursor.restore(state["cursor"])
         self.progress.elapsed, self.waited = state["elapsed"], state["waited"]

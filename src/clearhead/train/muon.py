@@ -3,19 +3,20 @@
     M ← μ M + (1 - μ) G,    W ← W - η √(max(1, rows/columns)) · orthogonal((1 - μ) G + μ M)
 
 torch's own Muon orthogonalises one matrix at a time and in bfloat16, which is slow on a CPU without it. This one works
-in float32 there, and on all matrices of one shape at once.
+in float32 there, and on all matrices of one shape at once. Of matrices that are cut into shards (fsdp), each process
+collects some whole ones, orthogonalises them, and sends every process its rows back.
 
-    N matrices of one shape
+    N matrices of one shape, P processes
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import overload
+from typing import Any, overload
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
@@ -48,10 +49,10 @@ class Muon(Optimizer):
                 loss = closure()
         for group in self.param_groups:
             for same_shape in _by_shape(p for p in group["params"] if p.grad is not None):
-                updates = orthogonal(torch.stack([self._momentum(p, group["momentum"]) for p in same_shape]))
+                updates = _orthogonal_all([self._momentum(p, group["momentum"]) for p in same_shape])
                 for parameter, update in zip(same_shape, updates, strict=True):
                     rate = group["lr"] * max(1.0, parameter.size(0) / parameter.size(1)) ** 0.5
-                    parameter.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=rate)
+                    _local(parameter).mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=rate)
         return loss
 
     def _momentum(self, parameter: nn.Parameter, momentum: float) -> Tensor:
@@ -70,6 +71,50 @@ def _by_shape(parameters: Iterator[nn.Parameter]) -> list[list[nn.Parameter]]:
     for parameter in parameters:
         shapes[parameter.shape].append(parameter)
     return list(shapes.values())
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """This process's rows of a sharded matrix; any other tensor as it is."""
+    from torch.distributed.tensor import DTensor
+
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _orthogonal_all(matrices: list[Tensor]) -> Tensor | list[Tensor]:
+    """Every matrix of a list orthogonalised, all of one shape; of sharded ones, this process's rows."""
+    from torch.distributed.tensor import DTensor
+
+    first = matrices[0]
+    if not isinstance(first, DTensor):
+        return orthogonal(torch.stack(matrices))
+    return _orthogonal_shards([_local(each) for each in matrices], first.size(0), first.device_mesh.get_group())
+
+
+def _orthogonal_shards(shards: list[Tensor], rows: int, group: Any) -> list[Tensor]:
+    """`orthogonal` of N matrices (rows, columns) by P processes, each of which has some rows of each and returns those.
+
+    Matrix n is computed whole by process n mod P: one exchange collects the rows, another one returns them.
+    """
+    rank, processes, columns = distributed.get_rank(group), distributed.get_world_size(group), shards[0].size(1)
+    owned = [range(owner, len(shards), processes) for owner in range(processes)]  # matrices, by who computes them
+    share = -(-rows // processes)  # rows of a shard, as torch.chunk cuts
+    heights = [max(0, min(share, rows - share * each)) for each in range(processes)]
+    mine, height = len(owned[rank]), heights[rank]
+    theirs = [len(each) * height for each in owned]  # rows that each owner gets from here
+    others = [mine * each for each in heights]  # rows that come here from each process
+
+    collected = shards[0].new_empty(mine * rows, columns)
+    cut = torch.cat([shards[n] for each in owned for n in each])
+    distributed.all_to_all_single(collected, cut, others, theirs, group=group)
+    blocks = [
+        block.view(mine, each, columns)
+        for block, each in zip(torch.split_with_sizes(collected, others), heights, strict=True)
+    ]
+    whole = orthogonal(torch.cat(blocks, 1))  # (mine, rows, columns)
+    done = torch.cat([block.reshape(-1, columns) for block in torch.split_with_sizes(whole, heights, 1)])
+    distributed.all_to_all_single(cut, done, theirs, others, group=group)
+    updates = dict(zip((n for each in owned for n in each), cut.view(len(shards), height, columns), strict=True))
+    return [updates[n] for n in range(len(shards))]
 
 
 def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:

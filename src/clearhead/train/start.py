@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -28,11 +29,11 @@ from clearhead.tasks.base.network import build_network, save_weights
 from clearhead.tasks.base.recipe import choose
 from clearhead.tasks.base.task import Evaluation, Task, Workspace, read_dataset
 from clearhead.text import Tokenizer
-from clearhead.train import checkpoints
 from clearhead.train.card import write_card
 from clearhead.train.device import Device
 from clearhead.train.distributed import ProcessGroup
 from clearhead.train.loop import Callbacks, Trainer
+from clearhead.train.sharded import newest
 from clearhead.train.transfer import start_run, start_tokenizer, transfer
 
 LISTED = 4  # most problems of the data that are printed
@@ -140,18 +141,19 @@ def run_training(
     config = with_absolute_path(config)
     with ProcessGroup.join(config.train) as group, ExitStack() as held:
 
-        def begin() -> Run:
+        def begin() -> tuple[Run, bool]:
             if out.exists() and not out.is_dir():
-                return Run.create(out, config)  # says what is wrong
+                Run.create(out, config)  # says what is wrong
             held.enter_context(Run(out).training())
-            return _open_or_create(out, config) if group.restarted else Run.create(out, config)
+            return _open_or_create(out, config, group.restarted)
 
         with remove_on_failure(out) if group.is_main else nullcontext():
-            run = group.on_main(begin)
+            run, begun = group.on_main(begin)
+            group = group.with_folder(run.path)
             trainer = make_trainer(run, config, callbacks or Callbacks(), group, plan.dataset if plan else None)
             group.on_main(lambda: write_text(run.command, command))
             group.on_main(lambda: remember_data(run, config))
-        if group.restarted:
+        if begun:
             trainer.restore()
         else:
             # Preparation is part of the time limit, but leaves half of it for the training.
@@ -168,7 +170,7 @@ def resume(path: Path, callbacks: Callbacks | None = None) -> Evaluation:
         callbacks = callbacks or Callbacks()
         group.on_main(lambda: held.enter_context(run.training()))
         changes = group.on_main(lambda: data_changes(run, config))
-        trainer = make_trainer(run, config, callbacks, group)
+        trainer = make_trainer(run, config, callbacks, group.with_folder(run.path))
         try:
             found = trainer.restore()
         except (DataError, RunError) as problem:
@@ -212,8 +214,8 @@ def make_trainer(
     """The trainer of a run, at step 0."""
     group = group or ProcessGroup()
     callbacks = callbacks if group.is_main else Callbacks()
-    trained = _trained(run, config)
-    task = group.main_first(lambda: _make_task(run, config, trained, dataset, callbacks.on_phase))
+    trained = _trained(run, config, group)
+    task = group.main_first(lambda: _make_task(run, config, trained, dataset, callbacks.on_phase), run.path)
     for note in task.notes:
         callbacks.on_note(note)
     device = Device.choose(config.train, callbacks.on_note, group.local_rank if group.world_size > 1 else None)
@@ -227,17 +229,29 @@ def make_trainer(
     return Trainer(task, model, run, config.train, device, callbacks, group)
 
 
-def _open_or_create(out: Path, config: AnyConfig) -> Run:
-    """The run directory if this configuration began it, or a new one."""
-    begun = (out / "config.yaml").is_file() and run_config(Run(out)) == config
-    return Run.open(out) if begun else Run.create(out, config)
+def _open_or_create(out: Path, config: AnyConfig, restarted: bool) -> tuple[Run, bool]:
+    """The run directory, and whether it is one that this job of torchrun has begun; if not, it is new.
+
+    torchrun counts no restart when a machine joins or leaves; the job's name (--rdzv-id) tells that it is the same one.
+    """
+    job = os.environ.get("TORCHELASTIC_RUN_ID", "none")
+    mark = Run(out).checkpoints / "job"
+    same_job = restarted or (job != "none" and mark.is_file() and mark.read_text(encoding="utf-8") == job)
+    if same_job and (out / "config.yaml").is_file() and run_config(Run(out)) == config:
+        return Run.open(out), True
+    run = Run.create(out, config)
+    if job != "none":
+        mark.parent.mkdir(exist_ok=True)
+        write_text(mark, job)
+    return run, False
 
 
-def _trained(run: Run, config: AnyConfig) -> Run | None:
+def _trained(run: Run, config: AnyConfig, group: ProcessGroup) -> Run | None:
     """The run whose weights this one starts from; None once it has a checkpoint of its own."""
-    if config.train.start_from is None or checkpoints.newest(run.checkpoints) is not None:
+    if config.train.start_from is None:
         return None
-    return start_run(config)
+    begun = group.on_main(lambda: newest(run.checkpoints, ProcessGroup())[0] is not None)
+    return None if begun else start_run(config)
 
 
 def _make_task(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -45,11 +46,12 @@ class LabelTask(Task[ModelT]):
 
     @abstractmethod
     def predicted_and_right(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
-        """In batches: the numbers of the likeliest labels of the validation part, and of the right ones."""
+        """Of each batch of `validation`: the numbers of the likeliest labels, and of the right ones."""
 
     def predictions(self, model: nn.Module) -> tuple[list[int], list[int]]:
-        predicted, right = zip(*self.predicted_and_right(model), strict=True)
-        return torch.cat([each.cpu() for each in predicted]).tolist(), torch.cat(right).tolist()
+        batches = [(predicted.tolist(), right.tolist()) for predicted, right in self.predicted_and_right(model)]
+        predicted, right = zip(*self.share.merge(batches), strict=True)
+        return list(chain.from_iterable(predicted)), list(chain.from_iterable(right))
 
     def scores(self, model: nn.Module) -> tuple[tuple[Score, ...], str]:
         """Accuracy and macro F1."""
@@ -148,7 +150,8 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
         return self.tensors(self.ids, self.labels, examples.tolist())
 
     def validation(self) -> Iterator[Batch]:
-        for indices in sorted_batches([len(ids) for ids in self.held_out_ids], self.config.data.batch_tokens):
+        batches = sorted_batches([len(ids) for ids in self.held_out_ids], self.config.data.batch_tokens)
+        for indices in self.share.mine(batches):
             yield self.tensors(self.held_out_ids, self.held_out_labels, indices)
 
     def example(self) -> PreparedInput:

@@ -89,11 +89,12 @@ class RunningTextTask(Task[WindowT]):
         rows = max(1, self.config.data.batch_tokens // length)
         starts = np.arange(0, count - 1, length)
         whole = starts[starts + length < count]
-        for first in range(0, len(whole), rows):
-            yield self.tensors(torch.from_numpy(self.held_out.read(whole[first : first + rows], length + 1)))
+        batches = [whole[first : first + rows] for first in range(0, len(whole), rows)]
         if len(whole) < len(starts):
-            last = starts[-1:]
-            yield self.tensors(torch.from_numpy(self.held_out.read(last, count - int(last[0]))))
+            batches.append(starts[-1:])
+        for batch in self.share.mine(batches):
+            size = min(length + 1, count - int(batch[-1]))
+            yield self.tensors(torch.from_numpy(self.held_out.read(batch, size)))
 
 
 def token_file(blocks: Iterable[str], tokenizer: Tokenizer, workspace: Workspace, part: str) -> TokenFile:

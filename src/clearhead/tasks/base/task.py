@@ -29,6 +29,7 @@ from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks import TASKS
 from clearhead.tasks.base.metrics import LOWER_IS_BETTER, Score
 from clearhead.tasks.base.recipe import Budget, DataFacts, Recipe
+from clearhead.tasks.base.share import ALONE, Share
 from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Task(ABC, Generic[ModelT]):
     text_encoder: ClassVar[str | None] = None  # where its model has a text encoder that another can start from
     gives_word_vectors: ClassVar[bool] = False
     takes_word_vectors: ClassVar[bool] = True  # its model has token embeddings
+    row_by_row: ClassVar[bool] = True  # `batch` of some examples is those rows of the `batch` of more
 
     config: Config[ModelT]
     meta: ModelMeta
@@ -105,6 +107,7 @@ class Task(ABC, Generic[ModelT]):
     notes: tuple[str, ...] = ()  # what the user should know about the data
     max_scored: int | None = None  # validation examples that `scores` looks at, at most; None = all
     beam_width: int = 1  # of the search when `scores` generates
+    share: Share = ALONE  # of an evaluation by many processes
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -175,7 +178,7 @@ class Task(ABC, Generic[ModelT]):
 
     @abstractmethod
     def validation(self) -> Iterator[Batch]:
-        """The validation part in batches, always the same."""
+        """The batches of the validation part that are this process's `share`, always the same."""
 
     def scores(self, model: nn.Module) -> tuple[tuple[Score, ...], str]:
         """What people report for this task, and a sample of the output."""
@@ -195,15 +198,16 @@ class Task(ABC, Generic[ModelT]):
         return iter(())
 
     def evaluate(self, model: nn.Module, device: torch.device) -> Evaluation:
-        """Loss, scores and a sample of the weights as they are."""
+        """Loss, scores and a sample of the weights as they are; every process of the `share` must call it."""
         training = model.training
         model.eval()
         try:
             with torch.inference_mode():
                 parts = [self.loss(model, to_device(batch, device)) for batch in self.validation()]
-                if not parts:
+                sums = [torch.stack(each).double().sum().cpu() for each in zip(*parts, strict=True)] or torch.zeros(2)
+                total, count, batches = self.share.all_reduce(torch.tensor([*sums, len(parts)]).double()).tolist()
+                if not batches:
                     raise DataError("leaves no example to validate with", path=self.config.data.path)
-                total, count = (float(torch.stack(sums).double().sum()) for sums in zip(*parts, strict=True))
                 scores, sample = self.scores(model)
             return Evaluation(total / max(count, 1.0), scores, sample)
         finally:

@@ -51,7 +51,7 @@ class SourceToTextTask(Task[ModelT], Generic[ModelT, PartT]):
         return {**batch, "read": sampled_inputs(model, batch["source"], batch["target"], share, self.tokenizer.pad)}
 
     def validation(self) -> Iterator[Batch]:
-        for indices in sorted_batches(self.lengths(self.held_out), self.config.data.batch_tokens):
+        for indices in self.share.mine(sorted_batches(self.lengths(self.held_out), self.config.data.batch_tokens)):
             yield self.tensors(self.held_out, indices)
 
 
