@@ -26,6 +26,7 @@ from clearhead.cli import (
     eval,
     generate,
     look,
+    merge,
     models,
     pack,
     predict,
@@ -63,6 +64,7 @@ app.command("look")(look.look)
 app.command("serve")(serve.serve)
 app.command("studio")(studio.studio)
 app.command("models")(models.models)
+app.command("merge")(merge.merge)
 app.command("pack")(pack.pack)
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")

@@ -26,6 +26,7 @@ from clearhead.nn.block import (
 from clearhead.nn.cache import Cache, FixedCache, GrowingCache, MemoryCache, WindowCache
 from clearhead.nn.embedding import NgramEmbedding, PatchEmbedding, TokenEmbedding, TokenOutput, one_hot
 from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward, FeedForwardLayer, SwiGLU
+from clearhead.nn.lora import LoRALinear, add_lora
 from clearhead.nn.masks import Mask, additive_mask, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
 from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, RMSNorm, layer_norm, rms_norm
 from clearhead.nn.pooling import POOLS, ClassToken, FlattenOutput, SequenceOutput, first_token, last_token, mean_token
@@ -55,6 +56,7 @@ __all__ += ["PostNorm", "PreNorm", "Residual", "SandwichNorm"]
 __all__ += ["Cache", "FixedCache", "GrowingCache", "MemoryCache", "WindowCache"]
 __all__ += ["NgramEmbedding", "PatchEmbedding", "TokenEmbedding", "TokenOutput", "one_hot"]
 __all__ += ["FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "SwiGLU"]
+__all__ += ["LoRALinear", "add_lora"]
 __all__ += ["Mask", "additive_mask", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]
 __all__ += ["NORMS", "BatchNorm", "Dropout", "LayerNorm", "RMSNorm", "layer_norm", "rms_norm"]
 __all__ += ["POOLS", "ClassToken", "FlattenOutput", "SequenceOutput", "first_token", "last_token", "mean_token"]

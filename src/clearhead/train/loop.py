@@ -12,14 +12,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.errors import RunError
@@ -28,6 +28,7 @@ from clearhead.look.views.history import log_attention
 from clearhead.run import Run
 from clearhead.tasks.base.task import Evaluation, Examples, Task, to_device
 from clearhead.train import checkpoints
+from clearhead.train.adapters import Adapter
 from clearhead.train.checkpoints import Checkpoint
 from clearhead.train.device import Device
 from clearhead.train.distributed import ProcessGroup, full_tensor
@@ -72,6 +73,7 @@ class Trainer:
     device: Device
     callbacks: Callbacks = field(default_factory=Callbacks)
     group: ProcessGroup = field(default_factory=ProcessGroup)
+    adapter: Adapter | None = None  # if the model is an adapter and its frozen base
     step: int = 0
     best: float = float("-inf")  # of `metric`, negated where lower is better
     waited: int = 0  # evaluations since the best one
@@ -213,7 +215,7 @@ class Trainer:
             evaluation = self.group.on_main(lambda: self._evaluate(model))
             value = evaluation.quality(self.metric)
             if self.config.patience is not None and value > self.best:
-                weights = self.group.gather_full(self.model.state_dict())
+                weights = self.group.gather_full(self.own_weights())
                 self.group.on_main(lambda: write_tensors(self.best_weights, weights, {"step": str(self.step)}))
         self.waited = 0 if value > self.best else self.waited + 1
         self.best = max(self.best, value)
@@ -244,17 +246,25 @@ class Trainer:
 
     def _restore_best(self) -> None:
         weights, header = read_tensors(self.best_weights)
-        self.model.load_state_dict(self.group.local_shards(weights, self.model.state_dict()))
+        self._load(self.group.local_shards(weights, self.model.state_dict()))
         self.ema.reset()
         what = "lowest loss" if self.metric == "loss" else f"best {self.metric}"
         self.callbacks.on_note(f"kept the weights of step {header['step']}, which have the {what}")
 
     # --- checkpoints ---
 
+    def own_weights(self) -> dict[str, Tensor]:
+        """The weights that this run keeps: all, or those that are not of an adapter's base."""
+        weights = self.model.state_dict()
+        return weights if self.adapter is None else self.adapter.own(weights)
+
+    def _load(self, weights: Mapping[str, Tensor]) -> None:
+        self.model.load_state_dict(weights, strict=self.adapter is None)
+
     def save(self) -> None:
         """Write a checkpoint."""
         tensors = {
-            "weights": self.group.gather_full(self.model.state_dict()),
+            "weights": self.group.gather_full(self.own_weights()),
             "optimizer": self.group.gather_full(optimizer_state(self.optimizers)),
             "average": self.group.gather_full(self.ema.state_dict()),
         }
@@ -279,7 +289,7 @@ class Trainer:
             return False
         weights, optimizer, average = (checkpoint.tensors.get(name, {}) for name in ("weights", "optimizer", "average"))
         own = self.model.state_dict()
-        self.model.load_state_dict(self.group.local_shards(weights, own))
+        self._load(self.group.local_shards(weights, own))
         parameters = {name: own.get(name.split(".", 2)[2]) for name in optimizer}  # 0.exp_avg.blocks.1.weight
         load_optimizer_state(self.optimizers, self.group.local_shards(optimizer, parameters))
         self.ema.load_state_dict(self.group.local_shards(average, own))

@@ -21,16 +21,19 @@ from clearhead.files import write_text
 from clearhead.models.build import recompute_blocks
 from clearhead.run import Run
 from clearhead.tasks import TASKS, default_config, load_config, override_config, run_config
+from clearhead.tasks.base.adapters import BASE, find_base, write_base
 from clearhead.tasks.base.network import build_network, save_weights
 from clearhead.tasks.base.recipe import choose
 from clearhead.tasks.base.task import Evaluation, Task, Workspace, read_dataset
 from clearhead.text import Tokenizer
 from clearhead.train import checkpoints
+from clearhead.train.adapters import add_adapter
 from clearhead.train.card import write_card
 from clearhead.train.device import Device
 from clearhead.train.distributed import ProcessGroup
 from clearhead.train.loop import Callbacks, Trainer
-from clearhead.train.transfer import start_run, start_tokenizer, transfer
+from clearhead.train.parts import freeze
+from clearhead.train.transfer import start_run, start_tokenizer, taken_names, transfer
 
 LISTED = 4  # most problems of the data that are printed
 
@@ -174,12 +177,18 @@ def make_trainer(
     device = Device.choose(config.train, callbacks.on_note, group.local_rank if group.world_size > 1 else None)
     torch.manual_seed(config.train.seed)
     model = build_network(config, task.meta.sizes)
-    if trained is not None:
-        for note in transfer(trained, model, task):
-            callbacks.on_note(note)
+    for note in transfer(trained, model, task) if trained is not None else ():
+        callbacks.on_note(note)
+    adapter = None
+    if config.train.adapter is not None:
+        assert trained is not None
+        adapter, note = add_adapter(model, config.train, taken_names(trained, model, task))
+        callbacks.on_note(note)
+    elif config.train.freeze:
+        callbacks.on_note(freeze(model, config.train.freeze))
     if config.train.recompute:
         recompute_blocks(model)
-    return Trainer(task, model, run, config.train, device, callbacks, group)
+    return Trainer(task, model, run, config.train, device, callbacks, group, adapter)
 
 
 def _open_or_create(out: Path, config: AnyConfig) -> Run:
@@ -189,7 +198,9 @@ def _open_or_create(out: Path, config: AnyConfig) -> Run:
 
 
 def _trained(run: Run, config: AnyConfig) -> Run | None:
-    """The run whose weights this one starts from; None once it has a checkpoint of its own."""
+    """The run whose weights this one starts from; None once it has a checkpoint of its own, unless it is an adapter."""
+    if config.train.adapter is not None and (run.path / BASE).is_file():
+        return find_base(run)
     if config.train.start_from is None or checkpoints.newest(run.checkpoints)[0] is not None:
         return None
     return start_run(config)
@@ -205,6 +216,8 @@ def _make_task(
     """The task, with the run's tokenizer or a new one that is saved in the run."""
     tokenizer = _existing_tokenizer(run, config, trained)
     run.checkpoints.mkdir(exist_ok=True)
+    if config.train.adapter is not None and trained is not None and not (run.path / BASE).is_file():
+        write_base(run, trained)
     task = TASKS[config.task](config, Workspace(run.checkpoints, tokenizer, dataset=dataset, on_phase=on_phase))
     if task.tokenizer is not None and tokenizer is None:
         task.tokenizer.save(run.path / "tokenizer.json")
@@ -225,10 +238,13 @@ def _finish(run: Run, trainer: Trainer) -> Evaluation:
     """Train to the end, and write the weights and the card."""
     found = trainer.train()
     with trainer.ema.applied():
-        weights = trainer.group.gather_full(trainer.model.state_dict())
+        weights = trainer.group.gather_full(trainer.own_weights())
 
     def write() -> None:
-        save_weights(run, trainer.task.config, weights, trainer.task.meta)
+        if trainer.adapter is not None:
+            trainer.adapter.save(run, weights, trainer.task.meta)
+        else:
+            save_weights(run, trainer.task.config, weights, trainer.task.meta)
         write_card(run, trainer, found)
 
     trainer.group.on_main(write)

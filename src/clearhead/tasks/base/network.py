@@ -1,16 +1,27 @@
-"""From a configuration to its network, and from a run directory to a network with its weights."""
+"""From a configuration to its network, and from a run directory to a network with its weights.
+
+The network of an adapter shares the weights of its base: many adapters of one base need it in memory once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from torch import Tensor, nn
 
 from clearhead.config import AnyConfig
 from clearhead.errors import RunError
 from clearhead.models.build import initialise, without_initialisation
+from clearhead.nn.lora import add_lora, merged_state
 from clearhead.run import ModelMeta, Run, Sizes
-from clearhead.tasks import TASKS
+from clearhead.tasks import TASKS, run_config
+from clearhead.tasks.base.adapters import WeightFiles, find_base, is_adapter, load_adapter, weight_files
+
+# The networks in memory by their files, the state of each when it was loaded, and the base of each adapter's network.
+_networks: WeakValueDictionary[WeightFiles, nn.Module] = WeakValueDictionary()
+_versions: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+_bases: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()
 
 
 def build_network(config: AnyConfig, sizes: Sizes) -> nn.Module:
@@ -20,19 +31,70 @@ def build_network(config: AnyConfig, sizes: Sizes) -> nn.Module:
 
 def load_network(run: Run, config: AnyConfig) -> tuple[nn.Module, ModelMeta]:
     """The finished network of a run in evaluation mode, and what the data decided about it."""
+    if is_adapter(run):
+        return _load_adapted(run, config)
     stored, meta = run.load_weights()
-    network = _outline(config, meta.sizes)
+    network, files = _outline(config, meta.sizes), weight_files(run)
     tensors = _with_tied(stored, network)
     if problem := _misfit(tensors, network.state_dict()):
         raise RunError(f"{run.path}: model.safetensors does not fit config.yaml: {problem}")
-    network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    base = _in_memory(files)
+    if base is not None and base in _bases.values():
+        _share(base, network, {name: name for name in tensors})
+    else:
+        network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+        _networks[files], _versions[network] = network, _version(network)
     return network.eval(), meta
 
 
 def load_weights(run: Run, config: AnyConfig) -> tuple[dict[str, Tensor], ModelMeta]:
     """The finished weights of a run; a weight that two parts share stands under each of its names."""
+    if is_adapter(run):
+        network, meta = _load_adapted(run, config)
+        return merged_state(network), meta
     tensors, meta = run.load_weights()
     return _with_tied(tensors, _outline(config, meta.sizes)), meta
+
+
+def _load_adapted(run: Run, config: AnyConfig) -> tuple[nn.Module, ModelMeta]:
+    """The network of an adapter: the tensors of its base, and beside them its own."""
+    stored, meta, taken = load_adapter(run)
+    place, network = find_base(run), _outline(config, meta.sizes)
+    base = _in_memory(weight_files(place)) or load_network(place, run_config(place))[0]
+    taken |= {name: taken[first] for name, first in tied_names(network).items() if first in taken}
+    adapted = [name.removesuffix(".a") for name in stored if name.endswith(".a") and f"{name[:-1]}b" in stored]
+    new = stored.keys() - {f"{name}.{matrix}" for name in adapted for matrix in ("a", "b")}
+    if missing := network.state_dict().keys() - taken.keys() - new:
+        raise RunError(f"{run.path}: adapter.safetensors does not fit config.yaml: it lacks {_listed(missing)}")
+    _share(base, network, taken)
+    _bases[network] = base
+    with without_initialisation():
+        add_lora(network, adapted, config.train.rank, config.train.alpha)
+    network.load_state_dict(stored, strict=False)
+    return network.eval(), meta
+
+
+def _share(base: nn.Module, network: nn.Module, taken: Mapping[str, str]) -> None:
+    """Let a network use the memory of another one's tensors: its name of each -> the other's name."""
+    theirs, used = base.state_dict(keep_vars=True), dict[int, nn.Parameter]()
+    for name, other in taken.items():
+        tensor, (place, _, own) = theirs[other], name.rpartition(".")
+        part = network.get_submodule(place)
+        if isinstance(tensor, nn.Parameter):  # one that is tied in the base is tied here
+            setattr(part, own, used.setdefault(id(tensor), nn.Parameter(tensor.detach())))
+        else:
+            setattr(part, own, tensor.clone())
+
+
+def _in_memory(files: WeightFiles) -> nn.Module | None:
+    """The network of these files if it is in memory and nobody has trained it since."""
+    network = _networks.get(files)
+    return network if network is not None and _versions[network] == _version(network) else None
+
+
+def _version(network: nn.Module) -> int:
+    """A number that changes with every change of the weights in place."""
+    return sum(weight._version for weight in network.parameters() if not weight.is_inference())
 
 
 def save_weights(
