@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from clearhead.config import TrainConfig, dump
 from clearhead.errors import ConfigError, RunError
 from clearhead.files import write_text
+from clearhead.nn import MultiHeadAttention
 from clearhead.nn.lora import add_lora, base_name, lora_layers
 from clearhead.run import ModelMeta, Run
 from clearhead.tasks import override_config, run_config
 from clearhead.tasks.base.adapters import is_adapter, save_adapter
 from clearhead.tasks.base.network import load_weights, save_weights, tied_names
 from clearhead.train.pack import new_folder
-from clearhead.train.parts import linear_names, matching_linears
+from clearhead.train.parts import matching_linears
 
 COPIED = ("tokenizer.json", "card.md", "metrics.jsonl")
 
@@ -48,7 +49,7 @@ class Adapter:
 
 def add_adapter(model: nn.Module, config: TrainConfig, taken: Mapping[str, str]) -> tuple[Adapter, str]:
     """Freeze what a model has from its base and put updates beside the targets; returns a sentence about it too."""
-    if not linear_names(model):
+    if not any(isinstance(part, MultiHeadAttention) for part in model.modules()):
         raise ConfigError(f"train.adapter={config.adapter} needs blocks of attention, and this model has none")
     taken = {**taken, **{name: taken[first] for name, first in tied_names(model).items() if first in taken}}
     for name, parameter in model.named_parameters():
