@@ -23,6 +23,7 @@ from clearhead.run import Run
 from clearhead.tasks import TASKS, default_config, load_config, override_config, run_config
 from clearhead.tasks.base.adapters import BASE, find_base, write_base
 from clearhead.tasks.base.network import build_network, save_weights
+from clearhead.tasks.base.own import NOTHING, Own
 from clearhead.tasks.base.recipe import choose
 from clearhead.tasks.base.task import Evaluation, Task, Workspace, read_dataset
 from clearhead.text import Tokenizer
@@ -109,17 +110,18 @@ def run_training(
     command: str,
     callbacks: Callbacks | None = None,
     plan: Plan | None = None,
+    own: Own = NOTHING,
 ) -> Evaluation:
     """Train a new model into `out`; a process that torchrun restarts resumes what is there.
 
-    `plan` is where the configuration comes from, if the data was read for it.
+    `plan` is where the configuration comes from, if the data was read for it; `own` has the user's own objects.
     """
     start = time.perf_counter() - (plan.seconds if plan else 0.0)
     config = with_absolute_path(config)
     with ProcessGroup.join(config.train) as group:
         with remove_on_failure(out) if group.is_main else nullcontext():
             run = group.on_main(lambda: _open_or_create(out, config) if group.restarted else Run.create(out, config))
-            trainer = make_trainer(run, config, callbacks or Callbacks(), group, plan.dataset if plan else None)
+            trainer = make_trainer(run, config, callbacks or Callbacks(), group, plan.dataset if plan else None, own)
             group.on_main(lambda: write_text(run.command, command))
         if group.restarted:
             trainer.restore()
@@ -127,21 +129,22 @@ def run_training(
             # Preparation is part of the time limit, but leaves half of it for the training.
             limit = 30 * (config.train.max_minutes or 0)
             trainer.progress.elapsed = min(limit, group.broadcast(time.perf_counter() - start))
-        return _finish(run, trainer)
+        return _finish(run, trainer, own)
 
 
-def resume(path: Path, callbacks: Callbacks | None = None) -> Evaluation:
+def resume(path: Path, callbacks: Callbacks | None = None, own: Own = NOTHING) -> Evaluation:
     """Resume from the newest whole checkpoint, or from the beginning if there is none yet."""
     run = Run.open(path)
+    own.check(run)
     config = run_config(run)
     with ProcessGroup.join(config.train) as group:
         callbacks = callbacks or Callbacks()
-        trainer = make_trainer(run, config, callbacks, group)
+        trainer = make_trainer(run, config, callbacks, group, own=own)
         found = trainer.restore()
         if group.is_main:
             place = f"continuing after step {trainer.step:,}" if found else "no step was saved: from the beginning"
             callbacks.on_note(place)
-        return _finish(run, trainer)
+        return _finish(run, trainer, own)
 
 
 @contextmanager
@@ -166,17 +169,19 @@ def make_trainer(
     callbacks: Callbacks,
     group: ProcessGroup | None = None,
     dataset: AnyDataset | None = None,
+    own: Own = NOTHING,
 ) -> Trainer:
     """The trainer of a run, at step 0."""
     group = group or ProcessGroup()
     callbacks = callbacks if group.is_main else Callbacks()
     trained = _trained(run, config)
-    task = group.main_first(lambda: _make_task(run, config, trained, dataset, callbacks.on_phase))
+    task = group.main_first(lambda: _make_task(run, config, trained, dataset, own, callbacks.on_phase))
     for note in task.notes:
         callbacks.on_note(note)
     device = Device.choose(config.train, callbacks.on_note, group.local_rank if group.world_size > 1 else None)
     torch.manual_seed(config.train.seed)
-    model = build_network(config, task.meta.sizes)
+    model = own.build(task.meta.sizes) or build_network(config, task.meta.sizes)
+    group.on_main(lambda: own.write(run, model))
     for note in transfer(trained, model, task) if trained is not None else ():
         callbacks.on_note(note)
     adapter = None
@@ -211,15 +216,16 @@ def _make_task(
     config: AnyConfig,
     trained: Run | None,
     dataset: AnyDataset | None,
+    own: Own,
     on_phase: Callable[[str], None],
 ) -> Task[Any]:
     """The task, with the run's tokenizer or a new one that is saved in the run."""
-    tokenizer = _existing_tokenizer(run, config, trained)
+    tokenizer = own.tokenizer or _existing_tokenizer(run, config, trained)
     run.checkpoints.mkdir(exist_ok=True)
     if config.train.adapter is not None and trained is not None and not (run.path / BASE).is_file():
         write_base(run, trained)
     task = TASKS[config.task](config, Workspace(run.checkpoints, tokenizer, dataset=dataset, on_phase=on_phase))
-    if task.tokenizer is not None and tokenizer is None:
+    if task.tokenizer is not None and (tokenizer is None or own.tokenizer is not None):
         task.tokenizer.save(run.path / "tokenizer.json")
     return task
 
@@ -234,7 +240,7 @@ def _existing_tokenizer(run: Run, config: AnyConfig, trained: Run | None) -> Tok
     return tokenizer
 
 
-def _finish(run: Run, trainer: Trainer) -> Evaluation:
+def _finish(run: Run, trainer: Trainer, own: Own) -> Evaluation:
     """Train to the end, and write the weights and the card."""
     found = trainer.train()
     with trainer.ema.applied():
@@ -244,7 +250,9 @@ def _finish(run: Run, trainer: Trainer) -> Evaluation:
         if trainer.adapter is not None:
             trainer.adapter.save(run, weights, trainer.task.meta)
         else:
-            save_weights(run, trainer.task.config, weights, trainer.task.meta)
+            save_weights(
+                run, trainer.task.config, weights, trainer.task.meta, network=trainer.model if own.model else None
+            )
         write_card(run, trainer, found)
 
     trainer.group.on_main(write)

@@ -17,6 +17,7 @@ from clearhead.nn.lora import add_lora, merged_state
 from clearhead.run import ModelMeta, Run, Sizes
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.adapters import WeightFiles, find_base, is_adapter, load_adapter, weight_files
+from clearhead.tasks.base.own import NOTHING, Own
 
 # The networks in memory by their files, the state of each when it was loaded, and the base of each adapter's network.
 _networks: WeakValueDictionary[WeightFiles, nn.Module] = WeakValueDictionary()
@@ -29,15 +30,17 @@ def build_network(config: AnyConfig, sizes: Sizes) -> nn.Module:
     return initialise(TASKS[config.task].build(config.model, sizes))
 
 
-def load_network(run: Run, config: AnyConfig) -> tuple[nn.Module, ModelMeta]:
+def load_network(run: Run, config: AnyConfig, own: Own = NOTHING) -> tuple[nn.Module, ModelMeta]:
     """The finished network of a run in evaluation mode, and what the data decided about it."""
+    own.check(run)
     if is_adapter(run):
         return _load_adapted(run, config)
     stored, meta = run.load_weights()
-    network, files = _outline(config, meta.sizes), weight_files(run)
+    network, files = own.build(meta.sizes) or _outline(config, meta.sizes), weight_files(run)
     tensors = _with_tied(stored, network)
     if problem := _misfit(tensors, network.state_dict()):
-        raise RunError(f"{run.path}: model.safetensors does not fit config.yaml: {problem}")
+        what = "config.yaml" if own.model is None else type(network).__name__
+        raise RunError(f"{run.path}: model.safetensors does not fit {what}: {problem}")
     base = _in_memory(files)
     if base is not None and base in _bases.values():
         _share(base, network, {name: name for name in tensors})
@@ -49,6 +52,7 @@ def load_network(run: Run, config: AnyConfig) -> tuple[nn.Module, ModelMeta]:
 
 def load_weights(run: Run, config: AnyConfig) -> tuple[dict[str, Tensor], ModelMeta]:
     """The finished weights of a run; a weight that two parts share stands under each of its names."""
+    NOTHING.check(run)
     if is_adapter(run):
         network, meta = _load_adapted(run, config)
         return merged_state(network), meta
@@ -98,10 +102,15 @@ def _version(network: nn.Module) -> int:
 
 
 def save_weights(
-    run: Run, config: AnyConfig, tensors: Mapping[str, Tensor], meta: ModelMeta, half: bool = False
+    run: Run,
+    config: AnyConfig,
+    tensors: Mapping[str, Tensor],
+    meta: ModelMeta,
+    half: bool = False,
+    network: nn.Module | None = None,
 ) -> None:
-    """Write the finished weights of a run, a shared one once, in float16 with `half`."""
-    tied = tied_names(_outline(config, meta.sizes))
+    """Write the finished weights of a run, a shared one once, in float16 with `half`; `network` is the user's own."""
+    tied = tied_names(network or _outline(config, meta.sizes))
     run.save_weights({name: tensor for name, tensor in tensors.items() if name not in tied}, meta, half)
 
 
