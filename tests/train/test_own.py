@@ -200,7 +200,7 @@ def test_any_tokenizer_of_the_library_serves() -> None:
 def test_what_is_no_tokenizer_is_one_sentence() -> None:
     with pytest.raises(TextError, match=r"^dict is no tokenizer: it needs encode\(text\) and decode\(ids\)$"):
         as_tokenizer({})
-    with pytest.raises(TextError, match="^str has no size|^str is no tokenizer"):
+    with pytest.raises(TextError, match=r"^str is no tokenizer: it needs"):
         as_tokenizer("letters")
 
     class Wrong(Letters):
@@ -230,11 +230,11 @@ def test_a_dataset_needs_only_a_length_and_items() -> None:
 
 
 def test_what_cannot_be_used_is_one_sentence() -> None:
-    with pytest.raises(ConfigError, match="^model=7 is neither a torch.nn.Module nor a function that builds one$"):
+    with pytest.raises(ConfigError, match=r"^model=7 is neither a torch\.nn\.Module nor a function that builds one$"):
         train("classify", LABELLED, model=7)
-    with pytest.raises(ConfigError, match="^model= gave dict, which is not a torch.nn.Module$"):
+    with pytest.raises(ConfigError, match=r"^model= gave dict, which is not a torch\.nn\.Module$"):
         train("classify", LABELLED, model=lambda _sizes: {})
-    with pytest.raises(ConfigError, match="^train.adapter cannot be combined with model=: an adapter belongs to"):
+    with pytest.raises(ConfigError, match=r"^train\.adapter cannot be combined with model=: an adapter belongs to"):
         train("classify", LABELLED, model=BagOfWords(5, 2), adapter="lora", start_from="en-es")
     with pytest.raises(DataError, match="int is not a list, an iterator, a DataFrame or a dataset of examples"):
         train("classify", 7)

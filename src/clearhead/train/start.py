@@ -250,9 +250,8 @@ def _finish(run: Run, trainer: Trainer, own: Own) -> Evaluation:
         if trainer.adapter is not None:
             trainer.adapter.save(run, weights, trainer.task.meta)
         else:
-            save_weights(
-                run, trainer.task.config, weights, trainer.task.meta, network=trainer.model if own.model else None
-            )
+            network = None if own.model is None else trainer.model
+            save_weights(run, trainer.task.config, weights, trainer.task.meta, network=network)
         write_card(run, trainer, found)
 
     trainer.group.on_main(write)
