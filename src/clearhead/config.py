@@ -100,6 +100,9 @@ class TrainConfig(Section):
     evaluate_every: int | None = Field(None, ge=1, description="steps between evaluations; none = evenly spread")
     patience: int | None = Field(None, ge=1, description="early stopping: evaluations without improvement")
     metric: str | None = Field(None, description="what early stopping watches: loss or a score; none = the task's")
+    board: Literal["auto", "tensorboard", "wandb", "none"] = Field(
+        "auto", description="training curves; auto: TensorBoard if it is installed; wandb: offline"
+    )
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
     keep: int = Field(2, ge=1, description="number of checkpoints to keep")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device")

@@ -60,6 +60,7 @@ class Callbacks:
     on_evaluation: Callable[[int, Evaluation], None] = lambda _step, _evaluation: None
     on_note: Callable[[str], None] = lambda _text: None
     on_phase: Callable[[str], None] = lambda _text: None  # what takes time beside the steps: reading, evaluating …
+    on_progress: Callable[[int, int | None], None] = lambda _done, _total: None  # of a phase, where it can be counted
 
 
 @dataclass

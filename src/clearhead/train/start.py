@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from clearhead.tasks.base.task import Evaluation, Task, Workspace, read_dataset
 from clearhead.text import Tokenizer
 from clearhead.train import checkpoints
 from clearhead.train.adapters import add_adapter
+from clearhead.train.board import check_board
 from clearhead.train.card import write_card
 from clearhead.train.device import Device
 from clearhead.train.distributed import ProcessGroup
@@ -174,11 +175,13 @@ def make_trainer(
     """The trainer of a run, at step 0."""
     group = group or ProcessGroup()
     callbacks = callbacks if group.is_main else Callbacks()
+    check_board(config.train)
     trained = _trained(run, config)
-    task = group.main_first(lambda: _make_task(run, config, trained, dataset, own, callbacks.on_phase))
+    task = group.main_first(lambda: _make_task(run, config, trained, dataset, own, callbacks))
     for note in task.notes:
         callbacks.on_note(note)
     device = Device.choose(config.train, callbacks.on_note, group.local_rank if group.world_size > 1 else None)
+    callbacks.on_phase("building the model")
     torch.manual_seed(config.train.seed)
     model = own.build(task.meta.sizes) or build_network(config, task.meta.sizes)
     group.on_main(lambda: own.write(run, model))
@@ -217,14 +220,21 @@ def _make_task(
     trained: Run | None,
     dataset: AnyDataset | None,
     own: Own,
-    on_phase: Callable[[str], None],
+    callbacks: Callbacks,
 ) -> Task[Any]:
     """The task, with the run's tokenizer or a new one that is saved in the run."""
     tokenizer = own.tokenizer or _existing_tokenizer(run, config, trained)
     run.checkpoints.mkdir(exist_ok=True)
     if config.train.adapter is not None and trained is not None and not (run.path / BASE).is_file():
         write_base(run, trained)
-    task = TASKS[config.task](config, Workspace(run.checkpoints, tokenizer, dataset=dataset, on_phase=on_phase))
+    workspace = Workspace(
+        run.checkpoints,
+        tokenizer,
+        dataset=dataset,
+        on_phase=callbacks.on_phase,
+        on_progress=callbacks.on_progress,
+    )
+    task = TASKS[config.task](config, workspace)
     if task.tokenizer is not None and (tokenizer is None or own.tokenizer is not None):
         task.tokenizer.save(run.path / "tokenizer.json")
     return task
