@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,14 +29,33 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+class Overdue:
+    """A timer whose time is over at once."""
+
+    def __init__(self, _seconds: float, call: Callable[[str], None], arguments: list[str]):
+        self.call, self.arguments = call, arguments
+
+    def start(self) -> None:
+        self.call(*self.arguments)
+
+    def cancel(self) -> None:
+        """It is too late."""
+
+
 def test_each_phase_is_a_line_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(board, "find_spec", lambda _name: None)
-    clearhead.train("classify", data=LABELLED, out="run", **TINY)
-    printed = capsys.readouterr().err.splitlines()
     phases = ["reading the data", "training the tokenizer", "encoding the texts", "building the model"]
-    assert [line for line in printed if line in (*phases, "evaluating")] == phases
+
+    def lines(out: str) -> list[str]:
+        clearhead.train("classify", data=LABELLED, out=out, **TINY)
+        return [line for line in capsys.readouterr().err.splitlines() if line in (*phases, "evaluating")]
+
+    monkeypatch.setattr(display, "MOMENT", 99.0)
+    assert lines("fast") == []
+    monkeypatch.setattr(display, "Timer", Overdue)
+    assert lines("slow") == phases
 
 
 def test_images_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

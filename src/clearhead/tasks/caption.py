@@ -77,7 +77,7 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
     rank = 5
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}}
     max_scored = 500  # images described at each evaluation
-    metric = "BLEU"
+    metric, score_names = "BLEU", ("BLEU",)
 
     @classmethod
     def build(cls, model: CaptionModel, sizes: Sizes) -> nn.Module:

@@ -34,6 +34,7 @@ class MaskedLm(RunningTextTask[MaskedTextModel]):
 
     name = "masked_lm"
     title = "A masked language model"
+    score_names = ("perplexity",)
     model_type = MaskedTextModel
     rank = 7
 

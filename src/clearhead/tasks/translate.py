@@ -61,7 +61,7 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     rank = 0
     defaults = {"train": {"label_smoothing": 0.1}}
     max_scored = 200  # pairs translated at each evaluation but the last
-    metric = "BLEU"
+    metric, score_names = "BLEU", ("BLEU", "chrF2", "exact match")
 
     @classmethod
     def build(cls, model: TranslateModel, sizes: Sizes) -> nn.Module:

@@ -67,7 +67,7 @@ class Vision(LabelTask[VisionModel]):
     rank = 4
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
     unit = "examples"
-    metric = "accuracy"
+    metric, score_names = "accuracy", ("accuracy", "macro F1")
     takes_word_vectors = False
 
     @classmethod

@@ -1,6 +1,7 @@
 """Training progress on the screen: a bar on a terminal or in a notebook, a line now and then elsewhere.
 
-Reading the data, training the tokenizer and encoding the texts each have a bar of their own, or a line.
+Reading the data, training the tokenizer and encoding the texts each have a bar of their own, or a line if they take
+more than a moment.
 
 with Display(run) as callbacks:
     run_training(config, run, command, callbacks)
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from threading import Timer
 
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -22,6 +24,7 @@ from clearhead.train.loop import Callbacks, Step
 from clearhead.train.schedules import Progress
 
 LINE_EVERY = 10.0  # seconds between two lines where there is no terminal
+MOMENT = 2.0  # seconds after which a phase gets its line there
 
 
 def is_main() -> bool:
@@ -49,6 +52,7 @@ class Display:
         self.training: TaskID | None = None  # its bar, from the first step on
         self.phase: TaskID | None = None  # the bar of what is prepared at the moment
         self.phase_name = ""
+        self.timer: Timer | None = None  # for the line of that phase
         self.loss: float | None = None  # moving average
         self.step = 0
 
@@ -59,6 +63,8 @@ class Display:
         return self.board.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
         self.board.__exit__()
         self.bar.stop()
         if kind is KeyboardInterrupt and not self.silent:
@@ -91,7 +97,9 @@ class Display:
             self._end_phase()
             self.phase, self.phase_name = self.bar.add_task(text, total=None), text
             if not self.has_bar:
-                self._print(text)
+                self.timer = Timer(MOMENT, self._print, [text])
+                self.timer.daemon = True
+                self.timer.start()
         self.then.on_phase(text)
 
     def _on_progress(self, done: int, total: int | None) -> None:
@@ -103,6 +111,8 @@ class Display:
 
     def _end_phase(self) -> None:
         """Fill the bar of the phase that is over."""
+        if self.timer is not None:
+            self.timer.cancel()
         if self.phase is not None:
             self.bar.update(self.phase, total=1.0, completed=1.0)
             self.phase, self.phase_name = None, ""

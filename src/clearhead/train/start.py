@@ -16,7 +16,7 @@ from clearhead.config import AnyConfig
 from clearhead.data.check import faults_of
 from clearhead.data.dataset import absolute
 from clearhead.data.examples import AnyDataset
-from clearhead.errors import ClearheadError
+from clearhead.errors import ClearheadError, DataError
 from clearhead.files import write_text
 from clearhead.models.build import recompute_blocks
 from clearhead.run import Run
@@ -38,6 +38,9 @@ from clearhead.train.parts import freeze
 from clearhead.train.transfer import start_run, start_tokenizer, taken_names, transfer
 
 LISTED = 4  # most problems of the data that are printed
+FEWEST = 4  # examples without which there is nothing to learn and to judge by
+FEW_HELD_OUT = 20  # examples of which a score is a rough guess
+SMALL = 400  # examples of which the usual 5 % would be fewer than these
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ def plan_run(
 ) -> Plan:
     """The configuration with the user's changes, and for a task's name with everything else chosen for the data."""
     config = override_config(config, changes)
+    check_settings(config)
     if is_recipe(what):
         return Plan(config)
     return plan_training(config, [change.partition("=")[0] for change in changes], size, callbacks)
@@ -80,7 +84,15 @@ def plan_training(
     """Read the data, and choose every setting that the user did not give by the task's recipe."""
     start, callbacks = time.perf_counter(), callbacks or Callbacks()
     task = TASKS[config.task]
-    dataset = read_dataset(config, task.data_kind, Workspace(Path(), on_phase=callbacks.on_phase))
+    workspace = Workspace(Path(), on_phase=callbacks.on_phase)
+    dataset = read_dataset(config, task.data_kind, workspace)
+    if (count := example_count(dataset)) is not None:
+        if count < FEWEST:
+            few = f"has {count} example{'s' * (count != 1)}, and a training needs at least {FEWEST}"
+            raise DataError(f"{few}; hundreds are a start", path=config.data.path)
+        if count < SMALL and config.data.validation is None:
+            config = override_config(config, [f"data.validation={min(0.2, FEW_HELD_OUT / count):g}"])
+            dataset = read_dataset(config, task.data_kind, workspace)
     for note in data_notes(dataset):
         callbacks.on_note(note)
     config, note = choose(with_absolute_path(config), task.facts(dataset), given, size)
@@ -88,10 +100,24 @@ def plan_training(
     return Plan(config, dataset, time.perf_counter() - start)
 
 
+def example_count(dataset: AnyDataset) -> int | None:
+    """The number of examples; None for running text."""
+    return None if dataset.kind == "text" else len(list(dataset.train)) + len(list(dataset.validation))
+
+
+def check_settings(config: AnyConfig) -> None:
+    """Refuse what could only fail later: a score that the task does not have, a board that is not installed."""
+    TASKS[config.task].check_metric(config.train.metric)
+    check_board(config.train)
+
+
 def data_notes(dataset: AnyDataset) -> Iterator[str]:
     """What was read, and what looks wrong in it."""
     if dataset.columns:
         yield f"{dataset.origin}: {dataset.columns}"
+    if (count := example_count(dataset)) and (held_out := len(list(dataset.validation))) < FEW_HELD_OUT:
+        each = f"so one of them is {1 / max(1, held_out):.0%} of a score"
+        yield f"worth a look: only {held_out} of {count} examples are held out for validation, {each}"
     faults = faults_of(dataset)
     for fault in faults[:LISTED]:
         places = f" ({', '.join(fault.places[:3])}{', …' * (fault.count > 3)})" if fault.places else ""
@@ -119,6 +145,7 @@ def run_training(
     """
     start = time.perf_counter() - (plan.seconds if plan else 0.0)
     config = with_absolute_path(config)
+    check_settings(config)
     with ProcessGroup.join(config.train) as group:
         with remove_on_failure(out) if group.is_main else nullcontext():
             run = group.on_main(lambda: _open_or_create(out, config) if group.restarted else Run.create(out, config))
@@ -175,7 +202,6 @@ def make_trainer(
     """The trainer of a run, at step 0."""
     group = group or ProcessGroup()
     callbacks = callbacks if group.is_main else Callbacks()
-    check_board(config.train)
     trained = _trained(run, config)
     task = group.main_first(lambda: _make_task(run, config, trained, dataset, own, callbacks))
     for note in task.notes:

@@ -109,6 +109,7 @@ class Task(ABC, Generic[ModelT]):
     legacy_settings: ClassVar[tuple[str, ...]] = ()  # names that `migrate` still understands
     unit: ClassVar[str] = "tokens"  # what its loss is counted in
     metric: ClassVar[str] = "loss"  # what early stopping watches: the loss or a score
+    score_names: ClassVar[tuple[str, ...]] = ()  # of `scores`; empty if they depend on the data
     rank: ClassVar[int] = 100  # lists show tasks of a lower rank first
     text_encoder: ClassVar[str | None] = None  # where its model has a text encoder that another can start from
     gives_word_vectors: ClassVar[bool] = False
@@ -140,6 +141,13 @@ class Task(ABC, Generic[ModelT]):
     @abstractmethod
     def build(cls, model: ModelT, sizes: Sizes) -> nn.Module:
         """The network that a `model` section describes; its weights are drawn elsewhere."""
+
+    @classmethod
+    def check_metric(cls, metric: str | None) -> None:
+        """Refuse a name that no score of this task has."""
+        known = ["loss", *cls.score_names]
+        if metric is not None and cls.score_names and metric not in known:
+            raise ConfigError(f"unknown train.metric={metric}; {nearest(metric, known)}")
 
     # --- settings that fit the data and the time ---
 
