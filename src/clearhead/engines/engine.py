@@ -74,14 +74,18 @@ class Engines:
         self._loaded = _fingerprint(self.network)
 
     def generate_batch(
-        self, sources: Sequence[Sequence[int]], special: SpecialTokens, settings: Settings
+        self,
+        sources: Sequence[Sequence[int]],
+        special: SpecialTokens,
+        settings: Settings,
+        row_seeds: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, the best first."""
+        """The hypotheses of each source, the best first; `row_seeds` are those of the sources, instead of 0, 1, 2, …"""
         if self.engine == "ct2" and not self.network_changed:
             return self.ct2(special, sources[:INT8_SAMPLE]).generate_batch(sources, special, settings)
         stepper = self.stepper(len(sources), settings)
         threads = cores() if stepper is self._native else 1
-        found = generate_batch(stepper, sources, special, settings, threads=threads)
+        found = generate_batch(stepper, sources, special, settings, threads=threads, row_seeds=row_seeds)
         if self.int8 and stepper is self._native and self._int8_texts < min(INT8_SAMPLE, len(sources)):
             self._int8_texts = min(INT8_SAMPLE, len(sources))
             sample = slice(self._int8_texts)

@@ -34,6 +34,8 @@ from clearhead.tasks.base.task import Batch, Workspace, read_dataset, train_toke
 from clearhead.tasks.base.text import SourceToTextTask
 from clearhead.text import split_sentences
 
+PART_SEED = 1 << 32  # between the seeds of two parts of one text: more than a stream has texts
+
 
 class TranslateModel(AlignedConfig):
     """A model that reads one sentence and writes another."""
@@ -201,14 +203,19 @@ class Translator(GeneratingPredictor, task=Translate):
         on_note: Callable[[str], None] = lambda _note: None,
         first: int = 1,
     ) -> list[list[Candidate]]:
-        """The translations of each text, best first; `on_note` gets remarks on the texts, counted from `first`."""
+        """The translations of each text, best first; `on_note` gets remarks on the texts, counted from `first`.
+
+        What is sampled depends on the seed and on the number of the text, not on where a window of a stream ends.
+        """
         self.engines.on_note = on_note
         settings = settings or Settings(beam_width=4)
         whole = self.tokenizer.encode_batch([text.strip() for text in texts])
         parts = [
             self._parts(text, ids, first + i, on_note) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))
         ]
-        found = iter(self.engines.generate_batch([ids for each in parts for ids in each], self.special, settings))
+        sources = [ids for each in parts for ids in each]
+        seeds = [first - 1 + i + PART_SEED * k for i, each in enumerate(parts) for k in range(len(each))]
+        found = iter(self.engines.generate_batch(sources, self.special, settings, seeds))
         return [
             self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
             for text, each in zip(texts, parts, strict=True)
