@@ -70,15 +70,19 @@ __all__ = [
 ]
 
 
-def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Model:
+def load(
+    path: str | Path, engine: str = "auto", int8: bool = False, *, model: object = None, tokenizer: object = None
+) -> Model:
     """Load a trained model, from its run directory or by its name.
 
     `engine` computes the steps of generation: auto, torch, compiled or ct2; with `int8` its weights are rounded to
-    bytes, for less memory and time and a little less quality.
+    bytes, for less memory and time and a little less quality. A network or a tokenizer of your own class, with which
+    the model was trained, is given again.
     """
     from clearhead.tasks.base import predictor
+    from clearhead.tasks.base.own import Own
 
-    return predictor.load(path, engine, int8)  # type: ignore[return-value]
+    return predictor.load(path, engine, int8, Own.of(model, tokenizer))  # type: ignore[return-value]
 
 
 def train(
@@ -89,23 +93,30 @@ def train(
     size: str | None = None,
     callbacks: Callbacks | None = None,
     progress: bool = True,
+    model: object = None,
+    tokenizer: object = None,
     **settings: object,
 ) -> Model:
     """Train a model on a path or on Python data, and load it; `clearhead.train.api` says what `data` may be.
 
-    Settings are named as on the command line, `**{"train.max_minutes": 5}`, or by their last part, `max_minutes=5`.
+    `model` is a network of your own class, `tokenizer` an object with `encode` and `decode`. Settings are named as on
+    the command line, `**{"train.max_minutes": 5}`, or by their last part, `max_minutes=5`.
     """
     from clearhead.train import api
 
-    return api.train(task, data, out, size=size, callbacks=callbacks, progress=progress, **settings)  # type: ignore[return-value]
+    own = {"model": model, "tokenizer": tokenizer}
+    return api.train(task, data, out, size=size, callbacks=callbacks, progress=progress, **own, **settings)  # type: ignore[return-value]
 
 
-def evaluate(run: str | Path, data: str | Path | None = None) -> Detailed:
+def evaluate(
+    run: str | Path, data: str | Path | None = None, *, model: object = None, tokenizer: object = None
+) -> Detailed:
     """The scores of a model on its validation part, or on all of another dataset."""
     from clearhead.run import find
+    from clearhead.tasks.base.own import Own
     from clearhead.train import evaluate as evaluation
 
-    return evaluation.evaluate(find(run), None if data is None else str(data))
+    return evaluation.evaluate(find(run), None if data is None else str(data), own=Own.of(model, tokenizer))
 
 
 def __getattr__(name: str) -> Any:

@@ -86,7 +86,18 @@ class TrainConfig(Section):
     accumulate: int = Field(1, ge=1, description="gradient accumulation: batches per step")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="label smoothing")
     average: float = Field(0.0, ge=0, lt=1, description="decay of the moving average of the weights (EMA); 0 = none")
-    start_from: str | None = Field(None, description="run whose weights training starts from, where they fit")
+    start_from: str | None = Field(
+        None, description="run or bundled model whose weights training starts from, where they fit"
+    )
+    freeze: tuple[str, ...] = Field((), description="parts that are not trained: embedding, encoder, decoder.0-2, …")
+    adapter: Literal["lora"] | None = Field(
+        None, description="train an adapter beside the frozen weights of start_from"
+    )
+    rank: int = Field(8, ge=1, description="rank of the adapter's updates (lora)")
+    alpha: float = Field(16.0, gt=0, description="an update is scaled by alpha / rank (lora)")
+    targets: tuple[str, ...] = Field(
+        ("query", "value"), description="linear maps that get an update: query, encoder.0-2.output, … (lora)"
+    )
     beam: int = Field(4, ge=1, description="beam width of the last evaluation; 1 = greedy")
     sampling: float = Field(
         0.0, ge=0, le=1, description="scheduled sampling: final share of inputs that are the model's own predictions"
@@ -95,6 +106,9 @@ class TrainConfig(Section):
     evaluate_every: int | None = Field(None, ge=1, description="steps between evaluations; none = evenly spread")
     patience: int | None = Field(None, ge=1, description="early stopping: evaluations without improvement")
     metric: str | None = Field(None, description="what early stopping watches: loss or a score; none = the task's")
+    board: Literal["auto", "tensorboard", "wandb", "none"] = Field(
+        "auto", description="training curves; auto: TensorBoard if it is installed; wandb: offline"
+    )
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
     keep: int = Field(2, ge=1, description="number of checkpoints to keep")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="device")
@@ -111,6 +125,10 @@ class TrainConfig(Section):
             raise ConfigError("schedule=inverse_sqrt falls from where the warm-up ends: warmup must be above 0")
         if self.max_steps is None and self.max_minutes is None:
             raise ConfigError("nothing ends the training: give max_steps or max_minutes")
+        if self.adapter is not None and self.start_from is None:
+            raise ConfigError(f"adapter={self.adapter} needs a trained model beside it: give start_from=RUN")
+        if self.adapter is not None and self.freeze:
+            raise ConfigError(f"adapter={self.adapter} freezes every weight of start_from: leave out freeze")
         return self
 
 

@@ -16,7 +16,7 @@ def test_an_unknown_name_is_answered_with_all_names() -> None:
 
 
 def test_a_missing_peer_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = {"transformers"}
+    here = {"transformers", "peft"}
     monkeypatch.setattr("clearhead.bench.find_spec", lambda module: object() if module in here else None)
     sentence = r"bench train --peers compares with x-transformers, not installed here; pip install 'clearhead\[peers\]'"
     with pytest.raises(ConfigError, match=sentence):
@@ -24,7 +24,7 @@ def test_a_missing_peer_is_named_with_the_way_to_get_it(monkeypatch: pytest.Monk
     assert find_suite("train", peers=False) is SUITES["train"]
     assert find_suite("charlm", peers=True) is SUITES["charlm"]
     here.clear()
-    with pytest.raises(ConfigError, match="compares with transformers and x-transformers, not installed"):
+    with pytest.raises(ConfigError, match="compares with transformers and x-transformers and peft, not installed"):
         find_suite("train", peers=True)
 
 
@@ -33,7 +33,7 @@ def test_a_peer_is_looked_for_by_the_name_it_is_imported_by(monkeypatch: pytest.
     monkeypatch.setattr("clearhead.bench.find_spec", asked.append)
     with pytest.raises(ConfigError):
         find_suite("train", peers=True)
-    assert asked == ["transformers", "x_transformers"]
+    assert asked == ["transformers", "x_transformers", "peft"]
 
 
 @pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES)

@@ -8,7 +8,21 @@ from torch.optim import AdamW
 
 from clearhead.bench.measure import median_ratio, medians
 from clearhead.bench.peers import BETAS, RATE, WEIGHT_DECAY, Gpt
-from clearhead.bench.train import SIZES, TURN, measured, our_trainer, results
+from clearhead.bench.train import (
+    LORA,
+    PEFT,
+    PEFT_GPT2,
+    RANK,
+    SIZES,
+    TURN,
+    adapter_memory,
+    adapter_results,
+    adapter_steps,
+    measured,
+    our_trainer,
+    results,
+    write_base,
+)
 
 SMALL = Gpt(layers=1, dim=6, heads=2, block=7, batch=3, vocabulary=17)
 
@@ -63,3 +77,28 @@ def test_a_ratio_is_that_of_turns_which_followed_each_other() -> None:
     rounds = [{"a": 1.0, "b": 2.0}, {"a": 10.0, "b": 20.0}, {"a": 100.0, "b": 201.0}]
     assert median_ratio(rounds, "a", "b") == 0.5
     assert medians(rounds) == {"a": 10.0, "b": 20.0}
+
+
+def test_adapters_of_ours_and_of_peft_are_of_the_same_size(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    write_base(SMALL, tmp_path)
+    trained = {}
+    try:
+        for name in (LORA, PEFT, PEFT_GPT2):
+            model, step = adapter_steps(name, SMALL, tmp_path, 1)
+            step()
+            trained[name] = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert trained == {LORA: 4 * RANK * 6, PEFT: 4 * RANK * 6, PEFT_GPT2: RANK * (6 + 18)}
+
+
+def test_an_adapter_keeps_no_more_for_its_backward_pass_than_that_of_peft() -> None:
+    pytest.importorskip("peft")
+    memory = adapter_memory(SMALL)
+    assert 0 < memory[LORA]["kept_mb"] <= memory[PEFT]["kept_mb"] + 16e-6  # the number of tokens
+    rounds = [{LORA: 3.0, PEFT: 4.0, PEFT_GPT2: 6.0}]
+    found = {each.what: each for each in adapter_results(SMALL, rounds, memory)}
+    assert found["adapter of a GPT 1 × 6: clearhead LoRA / peft on the same network"].value == 0.75
+    kept = found["adapter of a GPT 1 × 6: memory for the backward pass, clearhead LoRA / peft on the same network"]
+    assert kept.value == pytest.approx(1, abs=2e-3)

@@ -52,6 +52,17 @@ def test_a_stream_is_each_text_alone(make: MakeTranslator, settings: dict[str, i
     assert any(each[0].text for each in found)
 
 
+def test_a_sampled_stream_is_the_sampled_list_wherever_its_windows_end(make: MakeTranslator) -> None:
+    translator = make(4)  # some lines are cut into parts
+    lines = [*LINES, "a b . c b . a", "b c", "c b . a b . c c", "a"] * 3
+    chosen = Settings(temperature=1.0, seed=7)
+    listed = [[each.text for each in found] for found in translator.candidates(lines, chosen)]
+    for window in (1, 3, 2048):
+        stream = translator.stream_candidates(iter(lines), chosen, max_window=window)
+        assert [[each.text for each in found] for found in stream] == listed
+    assert len({tuple(texts) for texts in listed[::12]}) > 1  # the same line is sampled anew
+
+
 def test_nothing_is_read_that_is_not_needed_yet(make: MakeTranslator) -> None:
     endless = (LINES[0] for _ in itertools.count())
     assert len(list(itertools.islice(make(97).stream_candidates(endless), 5))) == 5

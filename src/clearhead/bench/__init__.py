@@ -37,7 +37,7 @@ SUITES = {
     "decode": Suite("clearhead.bench.decode", peers=("ctranslate2", "transformers")),
     "serve": Suite("clearhead.bench.serve"),
     "start": Suite("clearhead.bench.start"),
-    "train": Suite("clearhead.bench.train", peers=("transformers", "x-transformers")),
+    "train": Suite("clearhead.bench.train", peers=("transformers", "x-transformers", "peft")),
     "words": Suite("clearhead.bench.words", peers=("gensim",)),
 }
 

@@ -45,8 +45,9 @@ class Peer:
 
     def __init__(self, model: nn.Module, logits: Callable[[Tensor], Tensor]):
         self.model, self.logits = model, logits
-        matrices = [parameter for parameter in model.parameters() if parameter.ndim >= 2]
-        others = [parameter for parameter in model.parameters() if parameter.ndim < 2]
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        matrices = [parameter for parameter in trained if parameter.ndim >= 2]
+        others = [parameter for parameter in trained if parameter.ndim < 2]
         groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
         self.optimizer = AdamW(groups, lr=RATE, betas=BETAS, fused=True)
 

@@ -29,6 +29,7 @@ from clearhead.cli import (
     generate,
     import_,
     look,
+    merge,
     models,
     pack,
     predict,
@@ -66,6 +67,7 @@ app.command("look")(look.look)
 app.command("serve")(serve.serve)
 app.command("studio")(studio.studio)
 app.command("models")(models.models)
+app.command("merge")(merge.merge)
 app.command("pack")(pack.pack)
 app.command("import")(import_.import_)
 app.command("check")(check.check)

@@ -16,7 +16,7 @@ import struct
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     ImageLike = Pixels | NDArray[Any] | Image | Path | str | bytes | IO[bytes]
+
+Counted = Callable[[Sequence[Any], int], Iterable[Any]]  # passes images through, and sees how many of how many
 
 MAX_PIXELS = 64_000_000  # more is a decompression bomb, or not meant for a small model
 
@@ -106,14 +108,24 @@ def common_shape(images: Sequence[Pixels | Path], size: int | None = None) -> tu
     return size, size, channels
 
 
-def load_pixels(images: Sequence[Pixels | Path], shape: tuple[int, ...] | None = None) -> Pixels:
+def uncounted(images: Sequence[Any], total: int) -> Iterable[Any]:  # noqa: ARG001
+    """The images as they are."""
+    return images
+
+
+def load_pixels(
+    images: Sequence[Pixels | Path],
+    shape: tuple[int, ...] | None = None,
+    counted: Counted = uncounted,
+) -> Pixels:
     """All images in one array, (N, height, width, C), of the given (height, width, C) or of their common shape.
 
-    An image of another shape is scaled: its centre is cut out in the proportions of the others.
+    An image of another shape is scaled: its centre is cut out in the proportions of the others. `counted` passes the
+    images through, and sees how many were loaded.
     """
     height, width, channels = common_shape(images) if shape is None else shape
     array = np.empty((len(images), height, width, channels), np.uint8)
-    for number, image in enumerate(images):
+    for number, image in enumerate(counted(images, len(images))):
         array[number] = pixels(image, size=(height, width), channels=channels)
     return array
 

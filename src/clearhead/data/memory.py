@@ -37,6 +37,8 @@ def write_examples(data: Any, kind: str, folder: Path) -> Path:
 
 def _items(part: Any) -> Iterator[Any]:
     """The rows of a table as dicts, or the items as they are; numbered classes get their names."""
+    if hasattr(part, "__getitem__") and hasattr(part, "__len__") and not hasattr(part, "__iter__"):
+        part = map(part.__getitem__, range(len(part)))  # a torch.utils.data.Dataset
     if isinstance(part, str | bytes) or not hasattr(part, "__iter__"):
         raise DataError(f"{type(part).__name__} is not a list, an iterator, a DataFrame or a dataset of examples")
     if hasattr(part, "to_dict") and hasattr(part, "columns"):  # pandas

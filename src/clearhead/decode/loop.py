@@ -379,12 +379,14 @@ def generate_batch(
     settings: Settings,
     rows: int = BATCH,
     threads: int = 1,
+    row_seeds: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source, the best first; a text is at most `source_limit` long.
 
-    With several threads as many batches are computed side by side: worth it where a step releases Python's lock.
+    `row_seeds` are those of the sources, instead of 0, 1, 2, … With several threads as many batches are computed side
+    by side: worth it where a step releases Python's lock.
     """
-    return finish(batch_steps(model, sources, special, settings, rows, threads))
+    return finish(batch_steps(model, sources, special, settings, rows, threads, row_seeds=row_seeds))
 
 
 def batch_steps(
@@ -395,13 +397,15 @@ def batch_steps(
     rows: int = BATCH,
     threads: int = 1,
     work: int | None = None,
+    row_seeds: Sequence[int] | None = None,
 ) -> Steps[list[list[Hypothesis]]]:
     """What `generate_batch` returns, step by step; `work` limits the tokens × beams of a batch, and so of a step."""
     device = next(model.parameters()).device
 
     def compute(indices: Sequence[int]) -> Steps[list[list[Hypothesis]]]:
         limits = [source_limit(sources[i], settings) for i in indices]
-        prompts = Prompts([[special.start]] * len(indices), special.stop, limits, row_seeds=indices, device=device)
+        seeds = indices if row_seeds is None else [row_seeds[i] for i in indices]
+        prompts = Prompts([[special.start]] * len(indices), special.stop, limits, row_seeds=seeds, device=device)
         stopped = [torch.tensor([*sources[i], special.stop]) for i in indices]
         with torch.inference_mode():
             state = model.start(pad_sequence(stopped, batch_first=True, padding_value=special.pad).to(device))  # (B, S)

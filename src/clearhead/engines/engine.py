@@ -77,20 +77,31 @@ class Engines:
         self._loaded = _fingerprint(self.network)
 
     def generate_batch(
-        self, sources: Sequence[Sequence[int]], special: SpecialTokens, settings: Settings
+        self,
+        sources: Sequence[Sequence[int]],
+        special: SpecialTokens,
+        settings: Settings,
+        row_seeds: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, the best first."""
-        return finish(self.batch_steps(sources, special, settings))
+        """The hypotheses of each source, the best first; `row_seeds` are those of the sources, instead of 0, 1, 2, …"""
+        return finish(self.batch_steps(sources, special, settings, row_seeds=row_seeds))
 
     def batch_steps(
-        self, sources: Sequence[Sequence[int]], special: SpecialTokens, settings: Settings, work: int | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        special: SpecialTokens,
+        settings: Settings,
+        work: int | None = None,
+        row_seeds: Sequence[int] | None = None,
     ) -> Steps[list[list[Hypothesis]]]:
         """What `generate_batch` returns, step by step; `work` limits the tokens × beams of a step."""
         if self.engine == "ct2" and not self.network_changed:
             return self.ct2(special, sources[:INT8_SAMPLE]).generate_batch(sources, special, settings)
         stepper = self.stepper(len(sources), settings)
         threads = cores() if stepper is self._native else 1
-        found = yield from batch_steps(stepper, sources, special, settings, threads=threads, work=work)
+        found = yield from batch_steps(
+            stepper, sources, special, settings, threads=threads, work=work, row_seeds=row_seeds
+        )
         if self.int8 and stepper is self._native and self._int8_texts < min(INT8_SAMPLE, len(sources)):
             self._int8_texts = min(INT8_SAMPLE, len(sources))
             sample = slice(self._int8_texts)

@@ -38,6 +38,7 @@ from clearhead.nn.embedding import (
     one_hot,
 )
 from clearhead.nn.feedforward import ACTIVATIONS, FEED_FORWARDS, FeedForward, FeedForwardLayer, GatedFeedForward, SwiGLU
+from clearhead.nn.lora import LoRALinear, add_lora
 from clearhead.nn.masks import Mask, additive_mask, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
 from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, NoNorm, RMSNorm, layer_norm, rms_norm
 from clearhead.nn.patches import PATCHES, ConvolutionalPatches
@@ -91,6 +92,7 @@ __all__ += ["PATCHES", "ConvolutionalPatches", "FeatureEmbedding"]
 __all__ += ["NgramEmbedding", "OneSegment", "PatchEmbedding", "SegmentEmbedding", "SoftCap", "TokenEmbedding"]
 __all__ += ["TokenOutput", "Transform", "one_hot"]
 __all__ += ["ACTIVATIONS", "FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "GatedFeedForward", "SwiGLU"]
+__all__ += ["LoRALinear", "add_lora"]
 __all__ += ["Mask", "additive_mask", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]
 __all__ += ["NORMS", "BatchNorm", "Dropout", "LayerNorm", "NoNorm", "RMSNorm", "layer_norm", "rms_norm"]
 __all__ += ["POOLS", "ClassToken", "ExtraTokens", "FlattenOutput", "PooledVector", "SequenceOutput", "UnitLength"]

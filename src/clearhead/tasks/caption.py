@@ -18,6 +18,7 @@ from clearhead.config import Config
 from clearhead.data import Captioned
 from clearhead.data.batches import pad
 from clearhead.data.examples import AnyDataset
+from clearhead.data.images import Counted
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput, patch_names
 from clearhead.models.config import RecurrentPatchConfig
@@ -76,7 +77,7 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
     rank = 5
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}}
     max_scored = 500  # images described at each evaluation
-    metric = "BLEU"
+    metric, score_names = "BLEU", ("BLEU",)
 
     @classmethod
     def build(cls, model: CaptionModel, sizes: Sizes) -> nn.Module:
@@ -118,14 +119,14 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
         self.config = config
         self.tokenizer = train_tokenizer(config, workspace, texts)
         workspace.on_phase("loading the images")
-        self.train = self._part(train, like=expected(workspace.meta))
+        self.train = self._part(train, expected(workspace.meta), workspace.counted)
         self.notes = scaling_note([each.image for each in train], self.train.images)
-        self.held_out = self._part(self.described, like=self.train.images)
+        self.held_out = self._part(self.described, self.train.images, workspace.counted)
         self.meta = ModelMeta(sizes_of(self.train.images, vocabulary=len(self.tokenizer), pad=self.tokenizer.pad))
 
-    def _part(self, examples: Sequence[Captioned], like: Images | None) -> CaptionPart:
+    def _part(self, examples: Sequence[Captioned], like: Images | None, counted: Counted) -> CaptionPart:
         """Load the images and tokenize the captions."""
-        images = load_images([each.image for each in examples], like, self.config.data.image_size)
+        images = load_images([each.image for each in examples], like, self.config.data.image_size, counted)
         texts = [(number, caption) for number, each in enumerate(examples) for caption in each.captions]
         ids = self.tokenizer.encode_batch([caption for _, caption in texts])
         room = self.config.data.max_length - 1

@@ -43,7 +43,7 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
     rank = 2
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
     unit = "examples"
-    metric = "accuracy"
+    metric, score_names = "accuracy", ("accuracy", "macro F1")
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:

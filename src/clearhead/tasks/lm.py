@@ -45,6 +45,7 @@ class Lm(RunningTextTask[TextModel]):
 
     name = "lm"
     title = "A language model"
+    score_names = ("perplexity", "bits per character")
     model_type = TextModel
     rank = 1
 

@@ -34,6 +34,7 @@ class MaskedLm(RunningTextTask[MaskedTextModel]):
 
     name = "masked_lm"
     title = "A masked language model"
+    score_names = ("perplexity",)
     model_type = MaskedTextModel
     rank = 7
     row_by_row = False  # the masks follow from all tokens of a batch

@@ -49,7 +49,7 @@ class Tag(TextLabelTask[TagModel, Tagged]):
     data_kind = "tagged"
     model_type = TagModel
     rank = 3
-    metric = "accuracy"
+    metric, score_names = "accuracy", ("accuracy", "macro F1")
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"size": 2000}}
 
     @classmethod

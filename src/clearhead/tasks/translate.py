@@ -34,6 +34,8 @@ from clearhead.tasks.base.task import Batch, Workspace, read_dataset, train_toke
 from clearhead.tasks.base.text import SourceToTextTask
 from clearhead.text import split_sentences
 
+PART_SEED = 1 << 32  # between the seeds of two parts of one text: more than a stream has texts
+
 
 class TranslateModel(AlignedConfig):
     """A model that reads one sentence and writes another."""
@@ -61,7 +63,7 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     rank = 0
     defaults = {"train": {"label_smoothing": 0.1}}
     max_scored = 200  # pairs translated at each evaluation but the last
-    metric = "BLEU"
+    metric, score_names = "BLEU", ("BLEU", "chrF2", "exact match")
 
     @classmethod
     def build(cls, model: TranslateModel, sizes: Sizes) -> nn.Module:
@@ -202,7 +204,10 @@ class Translator(GeneratingPredictor, task=Translate):
         on_note: Callable[[str], None] = lambda _note: None,
         first: int = 1,
     ) -> list[list[Candidate]]:
-        """The translations of each text, best first; `on_note` gets remarks on the texts, counted from `first`."""
+        """The translations of each text, best first; `on_note` gets remarks on the texts, counted from `first`.
+
+        What is sampled depends on the seed and on the number of the text, not on where a window of a stream ends.
+        """
         return finish(self.candidate_steps(texts, settings, on_note, first))
 
     def candidate_steps(
@@ -221,7 +226,9 @@ class Translator(GeneratingPredictor, task=Translate):
             self._parts(text, ids, first + i, on_note) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))
         ]
         sources = [[*self.tokenizer.prefix, *ids] for each in parts for ids in each]
-        found = iter((yield from self.engines.batch_steps(sources, self.special, self._forced(settings), work)))
+        seeds = [first - 1 + i + PART_SEED * k for i, each in enumerate(parts) for k in range(len(each))]
+        steps = self.engines.batch_steps(sources, self.special, self._forced(settings), work, seeds)
+        found = iter((yield from steps))
         return [
             self._joined([next(found) for _ in each]) if each else [Candidate(text.strip(), 0.0)]
             for text, each in zip(texts, parts, strict=True)

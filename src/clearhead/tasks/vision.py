@@ -67,7 +67,7 @@ class Vision(LabelTask[VisionModel]):
     rank = 4
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}}
     unit = "examples"
-    metric = "accuracy"
+    metric, score_names = "accuracy", ("accuracy", "macro F1")
     takes_word_vectors = False
 
     @classmethod
@@ -107,9 +107,11 @@ class Vision(LabelTask[VisionModel]):
         self.config = config
         files = [each.image for each in train]
         workspace.on_phase("loading the images")
-        self.images = load_images(files, like=expected(workspace.meta), size=config.data.image_size)
+        self.images = load_images(
+            files, like=expected(workspace.meta), size=config.data.image_size, counted=workspace.counted
+        )
         self.notes = scaling_note(files, self.images)
-        self.held_out_images = load_images([each.image for each in held_out], like=self.images)
+        self.held_out_images = load_images([each.image for each in held_out], self.images, counted=workspace.counted)
         labels = known_labels((each.label for each in train), workspace, config.data.path)
         self.labels = numbered((each.label for each in train), labels, config.data.path)
         self.held_out_labels = numbered((each.label for each in held_out), labels, config.data.path)

@@ -15,6 +15,7 @@ from clearhead.data.memory import write_examples
 from clearhead.errors import ConfigError, nearest
 from clearhead.run import DATA
 from clearhead.tasks import TASKS
+from clearhead.tasks.base.own import Own
 from clearhead.tasks.base.predictor import Predictor, load
 from clearhead.train.display import Display
 from clearhead.train.loop import Callbacks
@@ -29,6 +30,8 @@ def train(
     size: str | None = None,
     callbacks: Callbacks | None = None,
     progress: bool = True,
+    model: Any = None,
+    tokenizer: Any = None,
     **settings: Any,
 ) -> Predictor:
     """Train a model and load it.
@@ -37,9 +40,15 @@ def train(
     an iterator of examples, a pandas DataFrame, a Hugging Face dataset, or a dict of parts; it is written into the run,
     so that the run can be resumed. Settings are named as on the command line, `**{"model.dim": 64}`, or by their last
     part where no other has it: `dim=64`. What is not given is chosen for the data and the time.
+
+    `model` is a network of your own class, or a function of the data's `Sizes` that builds it; `tokenizer` is any
+    object with `encode`, `decode` and a size. `clearhead.models.own` says what such a network computes; of both only
+    the network's weights are saved, so `clearhead.load` needs them again.
     """
-    config = load_settings(task, size)
+    config, own = load_settings(task, size), Own.of(model, tokenizer)
     changes = assignments(config, settings)
+    if model is not None:
+        changes = _for_own_model(changes)
     run = default_out(config) if out is None else Path(out)
     with remove_on_failure(run):
         if data is not None:
@@ -47,8 +56,8 @@ def train(
             changes.append(f"data.path={path}")
         with Display(run, silent=not progress, then=callbacks) as told:
             plan = plan_run(task, config, changes, size, told)
-            run_training(plan.config, run, f"clearhead.train({task!r}, …)", told, plan)
-    return load(run)
+            run_training(plan.config, run, f"clearhead.train({task!r}, …)", told, plan, own)
+    return load(run, own=own)
 
 
 def assignments(config: AnyConfig, settings: Mapping[str, Any]) -> list[str]:
@@ -62,6 +71,14 @@ def assignments(config: AnyConfig, settings: Mapping[str, Any]) -> list[str]:
             raise ConfigError(f"{'ambiguous' if matching else 'unknown'} setting {name}: {problem}")
         changes.append(assignment(matching[0], value))
     return changes
+
+
+def _for_own_model(changes: list[str]) -> list[str]:
+    """The settings for a network of another class: recipes know the rates of ours only."""
+    given = {change.partition("=")[0] for change in changes}
+    if "train.adapter" in given:
+        raise ConfigError("train.adapter cannot be combined with model=: an adapter belongs to a saved model of ours")
+    return changes if "train.optimizer" in given else [*changes, "train.optimizer=adamw"]
 
 
 def _written(data: Any, task: str, run: Path) -> Path:

@@ -74,6 +74,11 @@ def _origin(config: AnyConfig, datasets: Sequence[Entry]) -> Iterator[tuple[str,
         yield "licence", f"{entry.name}: {entry.licence}"
     if config.train.start_from is not None:
         yield "started from", f"the weights of `{config.train.start_from}`, where they fit"
+    if config.train.adapter is not None:
+        targets = ", ".join(config.train.targets)
+        yield "adapter", f"LoRA of rank {config.train.rank}, alpha {config.train.alpha:g}, for {targets}"
+    if config.train.freeze:
+        yield "frozen", ", ".join(config.train.freeze)
 
 
 def _making(run: Run, trainer: Trainer) -> Iterator[tuple[str, str]]:

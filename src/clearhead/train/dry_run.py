@@ -55,7 +55,7 @@ def estimate(
         callbacks = Callbacks(on_step=lambda step, _: steps.append(step), on_note=note)
         trainer = make_trainer(Run(Path(folder)), config, callbacks, dataset=dataset)
         batches = trainer.cursor.forever()
-        with _kept_for_backward() as kept:
+        with kept_for_backward() as kept:
             trainer.update(list(islice(batches, 1)))
         while len(steps) <= TIMED and sum(step.seconds for step in steps[1:]) < ENOUGH:
             trainer.update(list(islice(batches, config.train.accumulate)))
@@ -118,7 +118,7 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
 
 
 @contextmanager
-def _kept_for_backward() -> Iterator[dict[int, int]]:
+def kept_for_backward() -> Iterator[dict[int, int]]:
     """Bytes that the forward pass saves for the backward pass, by address, so that shared storage counts once."""
     kept: dict[int, int] = {}
 

@@ -65,10 +65,10 @@ class EMA:
 
 
 def _saved_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and persistent buffers; a tied parameter once."""
+    """Trained parameters and persistent buffers; a tied parameter once."""
     saved = model.state_dict(keep_vars=True).keys()
     return {
-        **dict(model.named_parameters()),
+        **{name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad},
         **{name: buffer for name, buffer in model.named_buffers() if name in saved},
     }
 

@@ -16,6 +16,7 @@ from clearhead.run import Run
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.metrics import confusion_matrix
 from clearhead.tasks.base.network import load_network
+from clearhead.tasks.base.own import NOTHING, Own
 from clearhead.tasks.base.task import Evaluation, Task, Workspace
 from clearhead.train.device import Device
 
@@ -66,17 +67,22 @@ class Detailed(Evaluation):
         return document | {"sample": self.sample}
 
 
-def evaluate(run: str | Path, data: str | None = None, note: Callable[[str], None] = lambda _text: None) -> Detailed:
+def evaluate(
+    run: str | Path,
+    data: str | None = None,
+    note: Callable[[str], None] = lambda _text: None,
+    own: Own = NOTHING,
+) -> Detailed:
     """Score the finished model of a run on its validation part, or on every example of other data of the same kind."""
     place = Run.open(Path(run))
     config = run_config(place)
-    network, meta = load_network(place, config)
+    network, meta = load_network(place, config, own)
     if data is not None:
         config = config.model_copy(update={"data": config.data.model_copy(update={"path": data})})
     # Where it was trained may not be here.
     device = Device.choose(config.train.model_copy(update={"device": "auto"}), note).torch_device
     with _folder(place, data) as folder:
-        workspace = Workspace(folder, place.load_tokenizer(), meta, whole=data is not None)
+        workspace = Workspace(folder, own.tokenizer or place.load_tokenizer(), meta, whole=data is not None)
         task = TASKS[config.task](config, workspace)
         task.use_full_evaluation()
         for text in task.notes:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
 from clearhead.errors import ClearheadError, RunError
@@ -29,6 +29,7 @@ from clearhead.look.views.history import log_attention
 from clearhead.run import Run
 from clearhead.tasks.base.task import Batch, Evaluation, Examples, Task, to_device
 from clearhead.train import checkpoints, sharded
+from clearhead.train.adapters import Adapter
 from clearhead.train.checkpoints import Checkpoint
 from clearhead.train.device import Device
 from clearhead.train.distributed import ProcessGroup, full_tensor, with_weights, without_weights
@@ -60,6 +61,7 @@ class Callbacks:
     on_evaluation: Callable[[int, Evaluation], None] = lambda _step, _evaluation: None
     on_note: Callable[[str], None] = lambda _text: None
     on_phase: Callable[[str], None] = lambda _text: None  # what takes time beside the steps: reading, evaluating …
+    on_progress: Callable[[int, int | None], None] = lambda _done, _total: None  # of a phase, where it can be counted
 
 
 @dataclass
@@ -73,6 +75,7 @@ class Trainer:
     device: Device
     callbacks: Callbacks = field(default_factory=Callbacks)
     group: ProcessGroup = field(default_factory=ProcessGroup)
+    adapter: Adapter | None = None  # if the model is an adapter and its frozen base
     step: int = 0
     best: float = float("-inf")  # of `metric`, negated where lower is better
     waited: int = 0  # evaluations since the best one
@@ -233,7 +236,7 @@ class Trainer:
             evaluation = self.group.on_main(lambda: mine)  # all processes must decide alike
             value = evaluation.quality(self.metric)
             if self.config.patience is not None and value > self.best:
-                weights = self.group.gather_full(self.model.state_dict())
+                weights = self.group.gather_full(self.own_weights())
                 self.group.on_main(lambda: write_tensors(self.best_weights, weights, {"step": str(self.step)}))
         self.waited = 0 if value > self.best else self.waited + 1
         self.best, self.evaluated = max(self.best, value), self.step
@@ -259,7 +262,7 @@ class Trainer:
 
     def _restore_best(self) -> None:
         weights, header = read_tensors(self.best_weights) if self.group.is_main else ({}, {})
-        self.model.load_state_dict(self.group.scatter(weights, self.model.state_dict().get))
+        self._load_weights(self.group.scatter(weights, self.model.state_dict().get))
         self.ema.reset()
         what = "lowest loss" if self.metric == "loss" else f"best {self.metric}"
         if self.group.is_main:
@@ -267,10 +270,18 @@ class Trainer:
 
     # --- checkpoints ---
 
+    def own_weights(self) -> dict[str, Tensor]:
+        """The weights that this run keeps: all, or those that are not of an adapter's base."""
+        weights = self.model.state_dict()
+        return weights if self.adapter is None else self.adapter.own(weights)
+
+    def _load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        self.model.load_state_dict(weights, strict=self.adapter is None)
+
     def save(self) -> None:
         """Write a checkpoint: with fsdp every process its shards, if all write into the same folder."""
         tensors = {
-            "weights": self.model.state_dict(),
+            "weights": self.own_weights(),
             "optimizer": optimizer_state(self.optimizers),
             "average": self.ema.state_dict(),
         }
@@ -322,7 +333,7 @@ class Trainer:
 
     def _load(self, checkpoint: sharded.Found) -> None:
         own = self.model.state_dict()
-        self.model.load_state_dict(checkpoint.shards("weights", own.get, self.group))
+        self._load_weights(checkpoint.shards("weights", own.get, self.group))
         of_parameter = lambda name: own.get(name.split(".", 2)[2])  # noqa: E731 - 0.exp_avg.blocks.1.weight
         load_optimizer_state(self.optimizers, checkpoint.shards("optimizer", of_parameter, self.group))
         self.ema.load_state_dict(checkpoint.shards("average", own.get, self.group))

@@ -41,7 +41,7 @@ def pack(run: Path, out: Path, half: bool = False) -> list[Part]:
     source = Run.open(run)
     if out.exists():
         raise ConfigError(f"{out} is there already; choose another --out")
-    with _new(out) as place:
+    with new_folder(out) as place:
         for name in AS_THEY_ARE:
             if (run / name).is_file():
                 shutil.copyfile(run / name, place / name)
@@ -55,7 +55,7 @@ def pack(run: Path, out: Path, half: bool = False) -> list[Part]:
 
 
 @contextmanager
-def _new(out: Path) -> Iterator[Path]:
+def new_folder(out: Path) -> Iterator[Path]:
     """A temporary folder that is renamed to `out` when it is complete."""
     temporary = out.with_name(f".{out.name}.part")
     with write_errors(out):

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,18 +25,26 @@ from clearhead.files import write_text
 from clearhead.models.build import recompute_blocks
 from clearhead.run import Run
 from clearhead.tasks import TASKS, default_config, load_config, override_config, run_config
+from clearhead.tasks.base.adapters import BASE, find_base, write_base
 from clearhead.tasks.base.network import build_network, save_weights
+from clearhead.tasks.base.own import NOTHING, Own
 from clearhead.tasks.base.recipe import choose
 from clearhead.tasks.base.task import Evaluation, Task, Workspace, read_dataset
 from clearhead.text import Tokenizer
+from clearhead.train.adapters import add_adapter
+from clearhead.train.board import check_board
 from clearhead.train.card import write_card
 from clearhead.train.device import Device
 from clearhead.train.distributed import ProcessGroup
 from clearhead.train.loop import Callbacks, Trainer
+from clearhead.train.parts import freeze
 from clearhead.train.sharded import newest
-from clearhead.train.transfer import start_run, start_tokenizer, transfer
+from clearhead.train.transfer import start_run, start_tokenizer, taken_names, transfer
 
 LISTED = 4  # most problems of the data that are printed
+FEWEST = 4  # examples without which there is nothing to learn and to judge by
+FEW_HELD_OUT = 20  # examples of which a score is a rough guess
+SMALL = 400  # examples of which the usual 5 % would be fewer than these
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ def plan_run(
 ) -> Plan:
     """The configuration with the user's changes, and for a task's name with everything else chosen for the data."""
     config = override_config(config, changes)
+    check_settings(config)
     if is_recipe(what):
         return Plan(config)
     return plan_training(config, [change.partition("=")[0] for change in changes], size, callbacks)
@@ -79,7 +88,15 @@ def plan_training(
     """Read the data, and choose every setting that the user did not give by the task's recipe."""
     start, callbacks = time.perf_counter(), callbacks or Callbacks()
     task = TASKS[config.task]
-    dataset = read_dataset(config, task.data_kind, Workspace(Path(), on_phase=callbacks.on_phase))
+    workspace = Workspace(Path(), on_phase=callbacks.on_phase)
+    dataset = read_dataset(config, task.data_kind, workspace)
+    if (count := example_count(dataset)) is not None:
+        if count < FEWEST:
+            few = f"has {count} example{'s' * (count != 1)}, and a training needs at least {FEWEST}"
+            raise DataError(f"{few}; hundreds are a start", path=config.data.path)
+        if count < SMALL and config.data.validation is None:
+            config = override_config(config, [f"data.validation={min(0.2, FEW_HELD_OUT / count):g}"])
+            dataset = read_dataset(config, task.data_kind, workspace)
     for note in data_notes(dataset):
         callbacks.on_note(note)
     config, note = choose(with_absolute_path(config), task.facts(dataset), given, size)
@@ -109,10 +126,24 @@ def _data_files(run: Run, config: AnyConfig) -> dict[str, str]:
     return fingerprints(resolve(data.path, ReadOptions(data.encoding, data.source, data.target)), run.path)
 
 
+def example_count(dataset: AnyDataset) -> int | None:
+    """The number of examples; None for running text."""
+    return None if dataset.kind == "text" else len(list(dataset.train)) + len(list(dataset.validation))
+
+
+def check_settings(config: AnyConfig) -> None:
+    """Refuse what could only fail later: a score that the task does not have, a board that is not installed."""
+    TASKS[config.task].check_metric(config.train.metric)
+    check_board(config.train)
+
+
 def data_notes(dataset: AnyDataset) -> Iterator[str]:
     """What was read, and what looks wrong in it."""
     if dataset.columns:
         yield f"{dataset.origin}: {dataset.columns}"
+    if (count := example_count(dataset)) and (held_out := len(list(dataset.validation))) < FEW_HELD_OUT:
+        each = f"so one of them is {1 / max(1, held_out):.0%} of a score"
+        yield f"worth a look: only {held_out} of {count} examples are held out for validation, {each}"
     faults = faults_of(dataset)
     for fault in faults[:LISTED]:
         places = f" ({', '.join(fault.places[:3])}{', …' * (fault.count > 3)})" if fault.places else ""
@@ -132,13 +163,15 @@ def run_training(
     command: str,
     callbacks: Callbacks | None = None,
     plan: Plan | None = None,
+    own: Own = NOTHING,
 ) -> Evaluation:
     """Train a new model into `out`; a process that torchrun restarts resumes what is there.
 
-    `plan` is where the configuration comes from, if the data was read for it.
+    `plan` is where the configuration comes from, if the data was read for it; `own` has the user's own objects.
     """
     start = time.perf_counter() - (plan.seconds if plan else 0.0)
     config = with_absolute_path(config)
+    check_settings(config)
     with ProcessGroup.join(config.train) as group, ExitStack() as held:
 
         def begin() -> tuple[Run, bool]:
@@ -150,7 +183,7 @@ def run_training(
         with remove_on_failure(out) if group.is_main else nullcontext():
             run, begun = group.on_main(begin)
             group = group.with_folder(run.path)
-            trainer = make_trainer(run, config, callbacks or Callbacks(), group, plan.dataset if plan else None)
+            trainer = make_trainer(run, config, callbacks or Callbacks(), group, plan.dataset if plan else None, own)
             group.on_main(lambda: write_text(run.command, command))
             group.on_main(lambda: remember_data(run, config))
         if begun:
@@ -159,18 +192,19 @@ def run_training(
             # Preparation is part of the time limit, but leaves half of it for the training.
             limit = 30 * (config.train.max_minutes or 0)
             trainer.progress.elapsed = min(limit, group.broadcast(time.perf_counter() - start))
-        return _finish(run, trainer)
+        return _finish(run, trainer, own)
 
 
-def resume(path: Path, callbacks: Callbacks | None = None) -> Evaluation:
+def resume(path: Path, callbacks: Callbacks | None = None, own: Own = NOTHING) -> Evaluation:
     """Resume from the newest whole checkpoint, or from the beginning if there is none yet."""
     run = Run.open(path)
+    own.check(run)
     config = run_config(run)
     with ProcessGroup.join(config.train) as group, ExitStack() as held:
         callbacks = callbacks or Callbacks()
         group.on_main(lambda: held.enter_context(run.training()))
         changes = group.on_main(lambda: data_changes(run, config))
-        trainer = make_trainer(run, config, callbacks, group.with_folder(run.path))
+        trainer = make_trainer(run, config, callbacks, group.with_folder(run.path), own=own)
         try:
             found = trainer.restore()
         except (DataError, RunError) as problem:
@@ -183,7 +217,7 @@ def resume(path: Path, callbacks: Callbacks | None = None) -> Evaluation:
         if group.is_main:
             place = f"continuing after step {trainer.step:,}" if found else "no step was saved: from the beginning"
             callbacks.on_note(place)
-        return _finish(run, trainer)
+        return _finish(run, trainer, own)
 
 
 @contextmanager
@@ -210,23 +244,32 @@ def make_trainer(
     callbacks: Callbacks,
     group: ProcessGroup | None = None,
     dataset: AnyDataset | None = None,
+    own: Own = NOTHING,
 ) -> Trainer:
     """The trainer of a run, at step 0."""
     group = group or ProcessGroup()
     callbacks = callbacks if group.is_main else Callbacks()
     trained = _trained(run, config, group)
-    task = group.main_first(lambda: _make_task(run, config, trained, dataset, callbacks.on_phase), run.path)
+    task = group.main_first(lambda: _make_task(run, config, trained, dataset, own, callbacks), run.path)
     for note in task.notes:
         callbacks.on_note(note)
     device = Device.choose(config.train, callbacks.on_note, group.local_rank if group.world_size > 1 else None)
+    callbacks.on_phase("building the model")
     torch.manual_seed(config.train.seed)
-    model = build_network(config, task.meta.sizes)
-    if trained is not None:
-        for note in transfer(trained, model, task):
-            callbacks.on_note(note)
+    model = own.build(task.meta.sizes) or build_network(config, task.meta.sizes)
+    group.on_main(lambda: own.write(run, model))
+    for note in transfer(trained, model, task) if trained is not None else ():
+        callbacks.on_note(note)
+    adapter = None
+    if config.train.adapter is not None:
+        assert trained is not None
+        adapter, note = add_adapter(model, config.train, taken_names(trained, model, task))
+        callbacks.on_note(note)
+    elif config.train.freeze:
+        callbacks.on_note(freeze(model, config.train.freeze))
     if config.train.recompute:
         recompute_blocks(model)
-    return Trainer(task, model, run, config.train, device, callbacks, group)
+    return Trainer(task, model, run, config.train, device, callbacks, group, adapter)
 
 
 def _open_or_create(out: Path, config: AnyConfig, restarted: bool) -> tuple[Run, bool]:
@@ -247,7 +290,9 @@ def _open_or_create(out: Path, config: AnyConfig, restarted: bool) -> tuple[Run,
 
 
 def _trained(run: Run, config: AnyConfig, group: ProcessGroup) -> Run | None:
-    """The run whose weights this one starts from; None once it has a checkpoint of its own."""
+    """The run whose weights this one starts from; None once it has a checkpoint of its own, unless it is an adapter."""
+    if config.train.adapter is not None and (run.path / BASE).is_file():
+        return find_base(run)
     if config.train.start_from is None:
         return None
     begun = group.on_main(lambda: newest(run.checkpoints, ProcessGroup())[0] is not None)
@@ -259,13 +304,23 @@ def _make_task(
     config: AnyConfig,
     trained: Run | None,
     dataset: AnyDataset | None,
-    on_phase: Callable[[str], None],
+    own: Own,
+    callbacks: Callbacks,
 ) -> Task[Any]:
     """The task, with the run's tokenizer or a new one that is saved in the run."""
-    tokenizer = _existing_tokenizer(run, config, trained)
+    tokenizer = own.tokenizer or _existing_tokenizer(run, config, trained)
     run.checkpoints.mkdir(exist_ok=True)
-    task = TASKS[config.task](config, Workspace(run.checkpoints, tokenizer, dataset=dataset, on_phase=on_phase))
-    if task.tokenizer is not None and tokenizer is None:
+    if config.train.adapter is not None and trained is not None and not (run.path / BASE).is_file():
+        write_base(run, trained)
+    workspace = Workspace(
+        run.checkpoints,
+        tokenizer,
+        dataset=dataset,
+        on_phase=callbacks.on_phase,
+        on_progress=callbacks.on_progress,
+    )
+    task = TASKS[config.task](config, workspace)
+    if task.tokenizer is not None and (tokenizer is None or own.tokenizer is not None):
         task.tokenizer.save(run.path / "tokenizer.json")
     return task
 
@@ -280,14 +335,18 @@ def _existing_tokenizer(run: Run, config: AnyConfig, trained: Run | None) -> Tok
     return tokenizer
 
 
-def _finish(run: Run, trainer: Trainer) -> Evaluation:
+def _finish(run: Run, trainer: Trainer, own: Own) -> Evaluation:
     """Train to the end, and write the weights and the card."""
     found = trainer.train()
     with trainer.ema.applied():
-        weights = trainer.group.gather_full(trainer.model.state_dict())
+        weights = trainer.group.gather_full(trainer.own_weights())
 
     def write() -> None:
-        save_weights(run, trainer.task.config, weights, trainer.task.meta)
+        if trainer.adapter is not None:
+            trainer.adapter.save(run, weights, trainer.task.meta)
+        else:
+            network = None if own.model is None else trainer.model
+            save_weights(run, trainer.task.config, weights, trainer.task.meta, network=network)
         write_card(run, trainer, found)
 
     trainer.group.on_main(write)

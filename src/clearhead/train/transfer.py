@@ -15,7 +15,7 @@ new run trains its own tokenizer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from clearhead.config import AnyConfig, TokenizerKind
 from clearhead.errors import ConfigError
 from clearhead.models.build import token_dim, token_embeddings
-from clearhead.run import Run, find
+from clearhead.run import BUNDLED, Run, bundled_names, find
 from clearhead.tasks import TASKS, run_config
+from clearhead.tasks.base.adapters import is_adapter, weight_files
 from clearhead.tasks.base.network import load_weights
 from clearhead.tasks.base.task import Task
 from clearhead.text import Tokenizer
@@ -46,12 +47,15 @@ def start_run(config: AnyConfig) -> Run | None:
     name = config.train.start_from
     if name is None:
         return None
-    run = Run(find(name) if Path(name).exists() else Path(name))  # a foreign model is imported
+    # The name of a bundled model, or a path; a foreign model is imported.
+    bundled = name in bundled_names() and not Path(name).is_dir()
+    run = Run(find(name) if bundled or Path(name).exists() else Path(name))
     if not (run.path / "config.yaml").is_file():
         raise ConfigError(f"train.start_from={name} is not a run directory: it has no config.yaml")
-    if not (run.path / "model.safetensors").is_file():
+    if not weight_files(run) and not is_adapter(run):
         raise ConfigError(f"train.start_from={name} has no model yet; finish it with `clearhead resume {name}`")
     _check_task(run, config)
+    _check_adapter(run, config)
     _check_width(run, config)
     return run
 
@@ -77,23 +81,34 @@ def take_weights(trained: Run, model: nn.Module, task: Task[Any]) -> list[str]:
     """Copy every weight that has the same role and shape in both models."""
     theirs, meta = load_weights(trained, run_config(trained))
     there, here = run_config(trained), task.config
-    same_labels = meta.labels == task.meta.labels
     own = _saved_tensors(model)
-    taken = []
-    for name, tensor in own.items():
-        found = theirs.get(counterpart(name, here.task, there.task, same_labels) or "")
-        if found is not None and found.shape == tensor.shape:
-            tensor.copy_(found)
-            taken.append(name)
+    taken = fitting(own, theirs, here.task, there.task, meta.labels == task.meta.labels)
+    for name, found in taken.items():
+        own[name].copy_(theirs[found])
     if not taken:
         raise ConfigError(
             f"train.start_from={trained.path}: none of its {len(theirs)} tensors has the name and shape of one of the "
             f"{len(own)} of this model; give both the same model.architecture"
         )
-    if here.task != there.task:
+    if here.task != there.task and here.train.adapter is None:  # an adapter leaves every row of its base as it is
         _clear_padding(model)
     tokenizer = "" if task.tokenizer is None else " and its tokenizer"
-    return [_summary(trained, own, taken, tokenizer), *_other_meanings(trained, here, taken)]
+    return [_summary(trained, own, list(taken), tokenizer), *_other_meanings(trained, here, taken)]
+
+
+def taken_names(trained: Run, model: nn.Module, task: Task[Any]) -> dict[str, str]:
+    """The tensors that `transfer` copies: the name in the new model -> the name in the trained one."""
+    theirs, meta = load_weights(trained, run_config(trained))
+    there, same_labels = run_config(trained).task, meta.labels == task.meta.labels
+    return fitting(_saved_tensors(model), theirs, task.config.task, there, same_labels)
+
+
+def fitting(
+    own: Mapping[str, Tensor], theirs: Mapping[str, Tensor], here: str, there: str, same_labels: bool
+) -> dict[str, str]:
+    """The tensors of a new model that have a counterpart of the same shape: its name -> the counterpart's."""
+    names = {name: counterpart(name, here, there, same_labels) or "" for name in own}
+    return {name: found for name, found in names.items() if found in theirs and theirs[found].shape == own[name].shape}
 
 
 def counterpart(name: str, here: str, there: str, same_labels: bool = True) -> str | None:
@@ -127,9 +142,14 @@ def _summary(trained: Run, own: dict[str, Tensor], taken: list[str], tokenizer: 
     parameters = sum(weights.get(name, 0) for name in taken)
     new = [name for name in own if name not in taken]
     return (
-        f"begins with {len(taken)} of {len(own)} tensors of {trained.path} "
+        f"begins with {len(taken)} of {len(own)} tensors of {_shown(trained)} "
         f"({parameters:,} of {sum(weights.values()):,} parameters){tokenizer}{_listed(new)}"
     )
+
+
+def _shown(run: Run) -> str:
+    """A run as the user names it."""
+    return run.name if run.path.parent == BUNDLED else str(run.path)
 
 
 def _listed(new: list[str]) -> str:
@@ -176,7 +196,7 @@ def take_vectors(trained: Run, model: nn.Module, tokenizer: Tokenizer) -> str:
         table[here] = scale * vectors[there]
         embedding.start_from(table)
     return (
-        f"begins with the vectors of {len(set(there)):,} of {len(theirs.word_ids()):,} words of {trained.path}, "
+        f"begins with the vectors of {len(set(there)):,} of {len(theirs.word_ids()):,} words of {_shown(trained)}, "
         f"for {len(here):,} of {len(tokenizer):,} tokens"
     )
 
@@ -217,6 +237,22 @@ def _check_task(trained: Run, config: AnyConfig) -> None:
         raise ConfigError(
             f"train.start_from={trained.path} is a model for {there}, which has nothing for one for {here}; "
             f"choose a model for {fitting}"
+        )
+
+
+def _check_adapter(trained: Run, config: AnyConfig) -> None:
+    """An adapter stands beside the weights of one file."""
+    if config.train.adapter is None:
+        return
+    if is_adapter(trained):
+        raise ConfigError(
+            f"train.start_from={trained.path} is an adapter itself; "
+            f"make a model of it first: clearhead merge {trained.path} --out DIR"
+        )
+    if _gives_vectors(run_config(trained).task, config.task):
+        raise ConfigError(
+            f"train.adapter={config.train.adapter} needs a whole model, and train.start_from={trained.path} "
+            "has word vectors only; leave out train.adapter"
         )
 
 

@@ -64,10 +64,15 @@ def normalise(pixels: Images) -> Tensor:
     return torch.from_numpy(images.normalize(pixels))
 
 
-def load_images(files: Sequence[Any | Path], like: Images | None = None, size: int | None = None) -> Images:
+def load_images(
+    files: Sequence[Any | Path],
+    like: Images | None = None,
+    size: int | None = None,
+    counted: images.Counted = images.uncounted,
+) -> Images:
     """All images in one array, of the shape of those in `like`, or of squares of `size`, or of their common shape."""
     shape = images.common_shape(files, size) if like is None else like.shape[1:]
-    return images.load_pixels(files, shape)
+    return images.load_pixels(files, shape, counted)
 
 
 def image_facts(dataset: AnyDataset) -> DataFacts:

@@ -1,4 +1,7 @@
-"""From a configuration to its network, and from a run directory to a network with its weights."""
+"""From a configuration to its network, and from a run directory to a network with its weights.
+
+The network of an adapter shares the weights of its base: many adapters of one base need it in memory once.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +18,16 @@ from torch.overrides import TorchFunctionMode
 from clearhead.config import AnyConfig
 from clearhead.errors import ClearheadError, RunError
 from clearhead.models.build import initialise, without_initialisation
+from clearhead.nn.lora import add_lora, merged_state
 from clearhead.run import ModelMeta, Run, Sizes
-from clearhead.tasks import TASKS
+from clearhead.tasks import TASKS, run_config
+from clearhead.tasks.base.adapters import WeightFiles, find_base, is_adapter, load_adapter, weight_files
+from clearhead.tasks.base.own import NOTHING, Own
+
+# The networks in memory by their files, the state of each when it was loaded, and the base of each adapter's network.
+_networks: WeakValueDictionary[WeightFiles, nn.Module] = WeakValueDictionary()
+_versions: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+_bases: WeakKeyDictionary[nn.Module, nn.Module] = WeakKeyDictionary()
 
 # What a network may allocate that its file does not hold: a shared weight under each of its names, and tables.
 SHARED = 4  # times
@@ -28,28 +40,87 @@ def build_network(config: AnyConfig, sizes: Sizes) -> nn.Module:
     return initialise(TASKS[config.task].build(config.model, sizes))
 
 
-def load_network(run: Run, config: AnyConfig) -> tuple[nn.Module, ModelMeta]:
+def load_network(run: Run, config: AnyConfig, own: Own = NOTHING) -> tuple[nn.Module, ModelMeta]:
     """The finished network of a run in evaluation mode, and what the data decided about it."""
+    own.check(run)
+    if is_adapter(run):
+        return _load_adapted(run, config)
     stored, meta = run.load_weights()
-    network = _outline_for(stored, run, config, meta.sizes)
+    network, files = own.build(meta.sizes) or _outline_for(stored, run, config, meta.sizes), weight_files(run)
     tensors = _with_tied(stored, network)
     if problem := _misfit(tensors, network.state_dict()):
-        raise RunError(f"{run.path}: model.safetensors does not fit config.yaml: {problem}")
-    network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+        what = "config.yaml" if own.model is None else type(network).__name__
+        raise RunError(f"{run.path}: model.safetensors does not fit {what}: {problem}")
+    base = _in_memory(files)
+    if base is not None and base in _bases.values():
+        _share(base, network, {name: name for name in tensors})
+    else:
+        network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+        _networks[files], _versions[network] = network, _version(network)
     return network.eval(), meta
 
 
 def load_weights(run: Run, config: AnyConfig) -> tuple[dict[str, Tensor], ModelMeta]:
     """The finished weights of a run; a weight that two parts share stands under each of its names."""
+    NOTHING.check(run)
+    if is_adapter(run):
+        network, meta = _load_adapted(run, config)
+        return merged_state(network), meta
     tensors, meta = run.load_weights()
     return _with_tied(tensors, _outline_for(tensors, run, config, meta.sizes)), meta
 
 
+def _load_adapted(run: Run, config: AnyConfig) -> tuple[nn.Module, ModelMeta]:
+    """The network of an adapter: the tensors of its base, and beside them its own."""
+    stored, meta, taken = load_adapter(run)
+    place, network = find_base(run), _outline(config, meta.sizes)
+    base = _in_memory(weight_files(place)) or load_network(place, run_config(place))[0]
+    taken |= {name: taken[first] for name, first in tied_names(network).items() if first in taken}
+    adapted = [name.removesuffix(".a") for name in stored if name.endswith(".a") and f"{name[:-1]}b" in stored]
+    new = stored.keys() - {f"{name}.{matrix}" for name in adapted for matrix in ("a", "b")}
+    if missing := network.state_dict().keys() - taken.keys() - new:
+        raise RunError(f"{run.path}: adapter.safetensors does not fit config.yaml: it lacks {_listed(missing)}")
+    _share(base, network, taken)
+    _bases[network] = base
+    with without_initialisation():
+        add_lora(network, adapted, config.train.rank, config.train.alpha)
+    network.load_state_dict(stored, strict=False)
+    return network.eval(), meta
+
+
+def _share(base: nn.Module, network: nn.Module, taken: Mapping[str, str]) -> None:
+    """Let a network use the memory of another one's tensors: its name of each -> the other's name."""
+    theirs, used = base.state_dict(keep_vars=True), dict[int, nn.Parameter]()
+    for name, other in taken.items():
+        tensor, (place, _, own) = theirs[other], name.rpartition(".")
+        part = network.get_submodule(place)
+        if isinstance(tensor, nn.Parameter):  # one that is tied in the base is tied here
+            setattr(part, own, used.setdefault(id(tensor), nn.Parameter(tensor.detach())))
+        else:
+            setattr(part, own, tensor.clone())
+
+
+def _in_memory(files: WeightFiles) -> nn.Module | None:
+    """The network of these files if it is in memory and nobody has trained it since."""
+    network = _networks.get(files)
+    return network if network is not None and _versions[network] == _version(network) else None
+
+
+def _version(network: nn.Module) -> int:
+    """A number that changes with every change of the weights in place."""
+    return sum(weight._version for weight in network.parameters() if not weight.is_inference())
+
+
 def save_weights(
-    run: Run, config: AnyConfig, tensors: Mapping[str, Tensor], meta: ModelMeta, half: bool = False
+    run: Run,
+    config: AnyConfig,
+    tensors: Mapping[str, Tensor],
+    meta: ModelMeta,
+    half: bool = False,
+    network: nn.Module | None = None,
 ) -> None:
-    """Write the finished weights of a run, a shared one once, in float16 with `half`."""
-    tied = tied_names(_outline(config, meta.sizes))
+    """Write the finished weights of a run, a shared one once, in float16 with `half`; `network` is the user's own."""
+    tied = tied_names(network or _outline(config, meta.sizes))
     run.save_weights({name: tensor for name, tensor in tensors.items() if name not in tied}, meta, half)
 
 

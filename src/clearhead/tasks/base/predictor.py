@@ -36,6 +36,7 @@ from clearhead.look.inputs import PreparedInput, display_token
 from clearhead.run import BUNDLED, Description, Run, describe, find
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.network import load_network
+from clearhead.tasks.base.own import NOTHING, Own
 from clearhead.tasks.base.task import Task, Workspace
 from clearhead.text import Tokenizer
 
@@ -65,14 +66,19 @@ class Predictor(ABC):
     generates: ClassVar[bool] = False  # token by token
     example_inputs: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, run: Run, config: AnyConfig, engine: str = "auto", int8: bool = False):
+    def __init__(self, run: Run, config: AnyConfig, engine: str = "auto", int8: bool = False, own: Own = NOTHING):
         self.run, self.config = run, config
-        self.network, self.meta = load_network(run, config)
-        self._tokenizer = run.load_tokenizer()
-        if self._tokenizer is not None and self._tokenizer.max_id >= self.meta.sizes.vocabulary:
-            count, known = self._tokenizer.max_id + 1, self.meta.sizes.vocabulary
-            raise RunError(f"{run.path}: tokenizer.json has {count:,} tokens, and the network knows only {known:,}")
+        self.network, self.meta = load_network(run, config, own)
+        self._tokenizer = own.tokenizer or run.load_tokenizer()
+        if own.tokenizer is None and self._tokenizer is not None:
+            self._check_tokenizer(self._tokenizer)
         self.engines = Engines(self.network, engine, int8, self._vocabulary, run.converted)
+
+    def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        if tokenizer.max_id >= self.meta.sizes.vocabulary:
+            count, known = tokenizer.max_id + 1, self.meta.sizes.vocabulary
+            where = self.run.path / "tokenizer.json"
+            raise RunError(f"{where} has {count:,} tokens, and the network knows only {known:,}")
 
     def __init_subclass__(cls, task: type[Task[Any]] | None = None) -> None:
         super().__init_subclass__()
@@ -363,15 +369,15 @@ class GeneratingPredictor(Predictor):
         return compute_look(self.network, whole, lambda _logits: text, model=self.name, task=self.task)
 
 
-def load(path: str | Path, engine: str = "auto", int8: bool = False) -> Predictor:
+def load(path: str | Path, engine: str = "auto", int8: bool = False, own: Own = NOTHING) -> Predictor:
     """Load a run directory, or a model that comes with the package.
 
     `engine` computes the steps of generation: auto, torch, compiled or ct2; with `int8` its weights are rounded to
-    bytes, for less memory and time and a little less quality.
+    bytes, for less memory and time and a little less quality. `own` has the user's own network or tokenizer.
     """
     run = Run.open(find(path))
     config = run_config(run)
-    return TASKS[config.task].predictor(run, config, engine, int8)
+    return TASKS[config.task].predictor(run, config, engine, int8, own)
 
 
 def growing_windows(items: Iterable[T], most: int = MAX_WINDOW) -> Iterator[list[T]]:

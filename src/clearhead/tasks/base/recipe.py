@@ -67,6 +67,9 @@ MUON: Recipe = {
     "train.max_steps": None,
 }
 
+# What an adapter is trained with: its small matrices are learned by AdamW.
+ADAPTER: Recipe = {"train.optimizer": "adamw", "train.learning_rate": 1e-3, "train.weight_decay": 0.0}
+
 
 def shape(dim: int, layers: int, head: int = 32, widen: int = 2) -> Recipe:
     """The settings of `layers` blocks that are `dim` wide."""
@@ -110,19 +113,30 @@ def choose(config: AnyConfig, facts: DataFacts, given: Collection[str], size: st
         recipe.setdefault("train.max_steps", None)
     if config.train.start_from is not None:
         recipe = {name: value for name, value in recipe.items() if not name.startswith(("model.", "tokenizer."))}
-        recipe |= _shape_of(config.train.start_from)
     if config.train.start_from is not None and was_imported(config.train.start_from):
         recipe |= FINE_TUNING
-    chosen = {name: value for name, value in recipe.items() if name not in fixed and _has(config, name)}
-    listed = [assignment(name, value) for name, value in chosen.items()]
+    if config.train.adapter is not None:
+        recipe |= ADAPTER
+    listed = _assignments(config, recipe, fixed)
     note = f"chosen for {facts.examples:,} {facts.unit} and {budget}: {' '.join(listed)}"
+    if config.train.start_from is not None:
+        listed += _assignments(config, _model_of(config.train.start_from, config.task), fixed)
+        note += f"; the model has the shape of {config.train.start_from}"
     return override_config(config, listed), note
 
 
-def _shape_of(start_from: str) -> Recipe:
-    """The shape of the model that training starts from."""
-    model = run_config(Run.open(find(start_from))).model
-    return {name: value for name in SHAPE if (value := getattr(model, name.removeprefix("model."), None)) is not None}
+def _assignments(config: AnyConfig, recipe: Recipe, fixed: Collection[str]) -> list[str]:
+    """What a recipe chooses of the settings that a task has and nobody fixed."""
+    chosen = {name: value for name, value in recipe.items() if name not in fixed and _has(config, name)}
+    return [assignment(name, value) for name, value in chosen.items()]
+
+
+def _model_of(start_from: str, task: str) -> Recipe:
+    """The shape of the model that training starts from; of one for the same task, its whole `model` section."""
+    config = run_config(Run.open(find(start_from)))
+    names = (f"model.{key}" for key in type(config.model).model_fields) if config.task == task else SHAPE
+    values = {name: getattr(config.model, name.removeprefix("model."), None) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def was_imported(start_from: str) -> bool:

@@ -100,4 +100,4 @@ class RunningTextTask(Task[WindowT]):
 def token_file(blocks: Iterable[str], tokenizer: Tokenizer, workspace: Workspace, part: str) -> TokenFile:
     """The tokens of a part of the data, written once for a run."""
     path = workspace.folder / f"{part}.npy"
-    return TokenFile.open(path) if path.exists() else write_tokens(blocks, tokenizer, path)
+    return TokenFile.open(path) if path.exists() else write_tokens(workspace.counted(blocks), tokenizer, path)

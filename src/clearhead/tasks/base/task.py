@@ -5,6 +5,7 @@ B examples in a batch, T tokens
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 Batch = dict[str, Tensor]
 Examples = NDArray[np.int64]  # what a cursor gives: indices (B,), or windows (B, T)
 ModelT = TypeVar("ModelT", bound=Section)
+Item = TypeVar("Item")
+
+PROGRESS_EVERY = 0.1  # seconds
 
 SIZES: Mapping[str, Mapping[str, int]] = {
     "tiny": {"dim": 64, "heads": 2, "layers": 2},
@@ -79,6 +83,17 @@ class Workspace:
     whole: bool = False  # all the data is validation: nothing is learned from it
     dataset: AnyDataset | None = None  # if it was read before
     on_phase: Callable[[str], None] = lambda _text: None  # is told what takes time
+    on_progress: Callable[[int, int | None], None] = lambda _done, _total: None  # and how much of how much is done
+
+    def counted(self, items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
+        """The same items; `on_progress` is told now and then how many there were."""
+        last, number = time.monotonic(), 0
+        for number, item in enumerate(items, start=1):
+            yield item
+            if time.monotonic() - last > PROGRESS_EVERY:
+                last = time.monotonic()
+                self.on_progress(number, total)
+        self.on_progress(number, total)
 
 
 class Task(ABC, Generic[ModelT]):
@@ -95,6 +110,7 @@ class Task(ABC, Generic[ModelT]):
     legacy_settings: ClassVar[tuple[str, ...]] = ()  # names that `migrate` still understands
     unit: ClassVar[str] = "tokens"  # what its loss is counted in
     metric: ClassVar[str] = "loss"  # what early stopping watches: the loss or a score
+    score_names: ClassVar[tuple[str, ...]] = ()  # of `scores`; empty if they depend on the data
     rank: ClassVar[int] = 100  # lists show tasks of a lower rank first
     text_encoder: ClassVar[str | None] = None  # where its model has a text encoder that another can start from
     gives_word_vectors: ClassVar[bool] = False
@@ -128,6 +144,13 @@ class Task(ABC, Generic[ModelT]):
     @abstractmethod
     def build(cls, model: ModelT, sizes: Sizes) -> nn.Module:
         """The network that a `model` section describes; its weights are drawn elsewhere."""
+
+    @classmethod
+    def check_metric(cls, metric: str | None) -> None:
+        """Refuse a name that no score of this task has."""
+        known = ["loss", *cls.score_names]
+        if metric is not None and cls.score_names and metric not in known:
+            raise ConfigError(f"unknown train.metric={metric}; {nearest(metric, known)}")
 
     # --- settings that fit the data and the time ---
 
@@ -263,8 +286,10 @@ def read_dataset(config: AnyConfig, kind: str, workspace: Workspace) -> AnyDatas
 
 def train_tokenizer(config: AnyConfig, workspace: Workspace, texts: Iterable[str]) -> Tokenizer:
     """The run's tokenizer, or a new one trained on the training texts."""
-    if workspace.tokenizer is not None:
-        return workspace.tokenizer
-    workspace.on_phase("training the tokenizer")
-    settings = config.tokenizer
-    return Tokenizer.train(settings.kind, texts, size=settings.size, lowercase=settings.lowercase)
+    tokenizer = workspace.tokenizer
+    if tokenizer is None:
+        workspace.on_phase("training the tokenizer")
+        settings, counted = config.tokenizer, workspace.counted(texts)
+        tokenizer = Tokenizer.train(settings.kind, counted, size=settings.size, lowercase=settings.lowercase)
+    workspace.on_phase("encoding the texts")  # what every task does next
+    return tokenizer

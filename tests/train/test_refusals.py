@@ -1,0 +1,94 @@
+"""What cannot work is refused before anything is trained, and little data is said to be little."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clearhead
+from clearhead.errors import ConfigError, DataError
+from clearhead.run import Run
+from clearhead.tasks import TASKS, default_config, override_config, run_config
+from clearhead.train import board
+from clearhead.train.loop import Callbacks
+from clearhead.train.start import plan_run, run_training
+
+TINY = {"model.dim": 16, "model.heads": 2, "model.layers": 1, "train.max_steps": 1}
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(board, "find_spec", lambda _name: None)
+
+
+def labelled(count: int) -> list[tuple[str, str]]:
+    return [(f"{'good' if i % 2 else 'bad'} film {i}", "pos" if i % 2 else "neg") for i in range(count)]
+
+
+@pytest.mark.parametrize(("count", "what"), [(1, "1 example,"), (3, "3 examples,")])
+def test_fewer_examples_than_can_be_learned_from_are_refused(count: int, what: str) -> None:
+    with pytest.raises(DataError, match=f"has {what} and a training needs at least 4; hundreds are a start$"):
+        clearhead.train("translate", data=[(f"a {i}", f"b {i}") for i in range(count)], out="run", progress=False)
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "wrong", "sentence"),
+    [
+        ("classify", "acuracy", r"did you mean accuracy\?"),
+        ("translate", "chrF", r"did you mean chrF2\?"),
+        ("lm", "BLEU", "choose from: bits per character, loss, perplexity"),
+    ],
+)
+def test_a_score_that_the_task_does_not_have_is_refused_before_the_data_is_read(
+    task: str, wrong: str, sentence: str
+) -> None:
+    words = ["data.path=missing.tsv", f"train.metric={wrong}"]
+    with pytest.raises(ConfigError, match=rf"^unknown train\.metric={wrong}; {sentence}$"):
+        plan_run(task, default_config(task), words)
+    with pytest.raises(ConfigError, match=rf"^unknown train\.metric={wrong}; {sentence}$"):
+        run_training(override_config(default_config(task), words), Path("run"), "test")
+    assert not Path("run").exists()
+
+
+def test_the_scores_of_every_task_are_those_it_names() -> None:
+    data: dict[str, Any] = {
+        "translate": [(f"a {i} b", f"b {i} a") for i in range(29)],
+        "lm": [f"line {i} of a long text" for i in range(67)],
+        "masked_lm": [f"line {i} of a long text" for i in range(67)],
+        "classify": labelled(29),
+        "tag": [(["a", f"dog{i}"], ["D", "N"]) for i in range(29)],
+    }
+    for task, examples in data.items():
+        clearhead.train(task, data=examples, out=task, progress=False, **TINY)
+        scores = {score.name for score in clearhead.evaluate(task).scores}
+        assert scores == set(TASKS[task].score_names)
+        assert TASKS[task].metric in {"loss", *scores}
+
+
+def test_little_data_holds_out_more_and_says_how_little_it_is() -> None:
+    notes: list[str] = []
+    told = Callbacks(on_note=notes.append)
+    clearhead.train("classify", data=labelled(60), out="few", callbacks=told, progress=False, **TINY)
+    assert run_config(Run(Path("few"))).data.validation == 0.2
+    held_out = int(clearhead.evaluate("few").scores[0].signature.removeprefix("n:"))
+    assert 7 <= held_out < 20
+    assert (
+        f"worth a look: only {held_out} of 60 examples are held out for validation, "
+        f"so one of them is {1 / held_out:.0%} of a score"
+    ) in notes
+
+
+def test_what_is_enough_or_chosen_stays_as_it_is() -> None:
+    notes: list[str] = []
+    told = Callbacks(on_note=notes.append)
+    clearhead.train("classify", data=labelled(450), out="enough", callbacks=told, progress=False, **TINY)
+    assert run_config(Run(Path("enough"))).data.validation is None
+    clearhead.train(
+        "classify", data=labelled(60), out="own", callbacks=told, progress=False, **TINY, **{"data.validation": 0.5}
+    )
+    assert run_config(Run(Path("own"))).data.validation == 0.5
+    assert not any("are held out" in note for note in notes)
