@@ -316,6 +316,7 @@ class SpecialTokens:
     pad: int
     start: int
     stop: int
+    ends_source: bool = True  # the stop token stands after a source too
 
 
 class SourceStepper(Stepper, Protocol):
@@ -345,7 +346,8 @@ def generate_batch(
     def compute(indices: Sequence[int]) -> list[list[Hypothesis]]:
         limits = [source_limit(sources[i], settings) for i in indices]
         prompts = Prompts([[special.start]] * len(indices), special.stop, limits, row_seeds=indices, device=device)
-        stopped = [torch.tensor([*sources[i], special.stop]) for i in indices]
+        end = [special.stop] if special.ends_source else []
+        stopped = [torch.tensor([*sources[i], *end]) for i in indices]
         with torch.inference_mode():
             state = model.start(pad_sequence(stopped, batch_first=True, padding_value=special.pad).to(device))  # (B, S)
         return generate(model, state, prompts, settings)
