@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clearhead.tasks.base.predictor import Predictor
     from clearhead.tasks.caption import Captioner
     from clearhead.tasks.classify import Classifier
+    from clearhead.tasks.embed import Embedder
     from clearhead.tasks.lm import LanguageModel
     from clearhead.tasks.masked_lm import MaskedLanguageModel
     from clearhead.tasks.tag import Tagger
@@ -31,7 +32,15 @@ if TYPE_CHECKING:
     from clearhead.train.loop import Callbacks
 
     class Model(  # type: ignore[misc]  # a model has the verb of one task: which, only its files know
-        Translator, LanguageModel, MaskedLanguageModel, ImageClassifier, Classifier, Tagger, Captioner, WordVectors
+        Translator,
+        LanguageModel,
+        MaskedLanguageModel,
+        ImageClassifier,
+        Classifier,
+        Tagger,
+        Captioner,
+        Embedder,
+        WordVectors,
     ):
         """What `load` returns, as far as a type checker can know: a predictor with the verb of its task."""
 
@@ -43,6 +52,7 @@ _MODULES = {  # imported on first use, since they need torch
     "Captioner": "caption",
     "Classification": "base.labels",
     "Classifier": "classify",
+    "Embedder": "embed",
     "ImageClassifier": "vision",
     "LanguageModel": "lm",
     "MaskedLanguageModel": "masked_lm",
@@ -56,6 +66,7 @@ __all__ = [
     "Captioner",
     "Classification",
     "Classifier",
+    "Embedder",
     "ImageClassifier",
     "LanguageModel",
     "MaskedLanguageModel",

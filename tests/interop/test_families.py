@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from clearhead.interop.importing import prepare_import, report_of, write_run
 from clearhead.interop.reference import compare_tensors, example_inputs
 from clearhead.interop.table import restored, translated
+from clearhead.look.views.steps import steps
 from clearhead.tasks.base.predictor import load
 
 from .originals import ORIGINALS, START, STOP
@@ -86,6 +87,14 @@ def test_it_can_be_looked_at(model: Any) -> None:
         for layer in weights:
             assert_close(layer.sum(-1), torch.ones(layer.shape[:-1]))
     assert ours.answer(item)
+    for kind, weights in seen.weights.items():
+        if kind == "decoder.cross":
+            continue
+        for layer in range(len(weights)):
+            query = weights[layer].size(1) - 1
+            shown = steps(seen, layer, 1, query, kind)
+            wrote = seen.hidden[kind.split(".")[0]][layer + 1][query]
+            assert_close(shown.steps[-1].value, wrote, atol=1e-4, rtol=1e-4)
 
 
 def test_the_engine_says_what_it_lacks(model: Any) -> None:

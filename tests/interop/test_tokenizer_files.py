@@ -98,6 +98,50 @@ def test_sentencepiece(tmp_path: Path, kind: str) -> None:
             assert ours.decode(ours.encode(text)) == theirs.decode(theirs.encode(text)), text
 
 
+def trained(folder: Path, kind: str) -> None:
+    """A SentencePiece model as source.spm, and a vocabulary with other ids."""
+    trainer = pytest.importorskip("sentencepiece")
+    (folder / "text.txt").write_text("\n".join(TEXTS * 4), encoding="utf-8")
+    trainer.SentencePieceTrainer.train(
+        input=str(folder / "text.txt"),
+        model_prefix=str(folder / "made"),
+        vocab_size=70,
+        model_type=kind,
+        minloglevel=2,
+        hard_vocab_limit=False,
+    )
+    made = trainer.SentencePieceProcessor(model_file=str(folder / "made.model"))
+    pieces = [made.id_to_piece(number) for number in range(3, made.get_piece_size())]
+    names = ["<s>", "<pad>", "</s>", "<unk>", *reversed(pieces), ">>fra<<"]
+    (folder / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(names)}))
+
+
+@pytest.mark.filterwarnings("ignore:Recommended")
+def test_marian_files(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    trained(tmp_path, "unigram")
+    (tmp_path / "made.model").rename(tmp_path / "source.spm")
+    spm = str(tmp_path / "source.spm")
+    theirs = transformers.MarianTokenizer(spm, spm, str(tmp_path / "vocab.json"))
+    ours = tokenizer_of(tmp_path, "marian")
+    for text in [*TEXTS, ">>fra<< we are eating", "The dog's bread"]:
+        assert [*ours.encode(text), *ours.suffix] == theirs(text)["input_ids"], text
+    assert ours.decode(ours.encode(TEXTS[0])) == TEXTS[0]
+
+
+def test_m2m_100_files(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    trained(tmp_path, "bpe")
+    (tmp_path / "made.model").rename(tmp_path / "sentencepiece.bpe.model")
+    spm = str(tmp_path / "sentencepiece.bpe.model")
+    theirs = transformers.M2M100Tokenizer(str(tmp_path / "vocab.json"), spm, src_lang="fr", tgt_lang="es")
+    theirs.save_pretrained(tmp_path / "saved")
+    ours = tokenizer_of(tmp_path / "saved", "m2m_100")
+    for text in [*TEXTS, "The dog's bread"]:
+        assert [*ours.prefix, *ours.encode(text), *ours.suffix] == theirs(text)["input_ids"], text
+    assert ours.prefix == (theirs.get_lang_id("fr"),)
+
+
 def test_a_damaged_sentencepiece_file(tmp_path: Path) -> None:
     for content in (b"", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0f", b"hello world"):
         (tmp_path / "spiece.model").write_bytes(content)

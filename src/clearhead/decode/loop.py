@@ -360,6 +360,7 @@ class SpecialTokens:
     pad: int
     start: int
     stop: int
+    ends_source: bool = True  # the stop token stands after a source too
 
 
 class SourceStepper(Stepper, Protocol):
@@ -406,7 +407,8 @@ def batch_steps(
         limits = [source_limit(sources[i], settings) for i in indices]
         seeds = indices if row_seeds is None else [row_seeds[i] for i in indices]
         prompts = Prompts([[special.start]] * len(indices), special.stop, limits, row_seeds=seeds, device=device)
-        stopped = [torch.tensor([*sources[i], special.stop]) for i in indices]
+        end = [special.stop] if special.ends_source else []
+        stopped = [torch.tensor([*sources[i], *end]) for i in indices]
         with torch.inference_mode():
             state = model.start(pad_sequence(stopped, batch_first=True, padding_value=special.pad).to(device))  # (B, S)
         found = yield from generation_steps(model, state, prompts, settings)

@@ -61,6 +61,7 @@ class Plan:
 class Family(ABC):
     """One family of foreign models."""
 
+    in_transformers: ClassVar[bool] = True  # the library can run the original
     prefix: ClassVar[str] = ""  # of the body's tensors in a model that has a head: "bert", "model"
     buffers: ClassVar[Mapping[str, str]] = {}  # patterns of tensors that are computed, not learned -> why skipped
 

@@ -34,6 +34,7 @@ from clearhead.tasks import TASKS, default_config
 from clearhead.tasks.base.network import parameter_count, tied_names
 from clearhead.text import Tokenizer
 
+BATCH_TOKENS = 1024  # of a language model that is evaluated or trained on
 LISTED = 5  # most names in a sentence
 _LAYER = re.compile(r"blocks\.(\d+)\.")
 
@@ -196,6 +197,8 @@ def _tokenizer(checkpoint: Checkpoint, plan: Plan, tensors: Mapping[str, Tensor]
 
 def _config(checkpoint: Checkpoint, plan: Plan, tokenizer: Tokenizer | None) -> AnyConfig:
     sections: dict[str, Any] = {"task": plan.task, "model": plan.model, "data": plan.data}
+    if plan.task in ("lm", "masked_lm"):  # the logits of a batch take memory: tokens × vocabulary
+        sections["data"] = {"batch_tokens": BATCH_TOKENS, **plan.data}
     if tokenizer is not None:
         sections["tokenizer"] = {"kind": tokenizer.kind, "size": max(8, len(tokenizer))}
     try:

@@ -9,7 +9,7 @@ from torch import nn
 from clearhead.errors import ConfigError
 from clearhead.interop.checkpoint import FORMATS
 from clearhead.interop.importing import Imported, Report, prepare_import, report_of, write_run
-from clearhead.interop.reference import CLASSES, compare_tensors, compare_tokens, has_reference
+from clearhead.interop.reference import CLASSES, compare_tensors, compare_tokens, has_reference, load_reference
 from clearhead.models.build import without_initialisation
 from clearhead.tasks import TASKS
 from clearhead.tasks.base.network import tied_names
@@ -21,7 +21,7 @@ def import_and_compare(path: Path, out: Path, family: str | None = None, compare
         raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
     imported = prepare_import(path, family)
     report = report_of(imported)
-    if compare and imported.plan.task in CLASSES:
+    if compare and imported.plan.task in CLASSES and imported.family.in_transformers:
         nothing = ["not compared: transformers is not installed"]
         report.checks += compare_import(imported) if has_reference() else nothing
     write_run(imported, out, report)
@@ -33,7 +33,12 @@ def compare_import(imported: Imported) -> list[str]:
     found = []
     if imported.tokenizer is not None and FORMATS["huggingface"]().can_read(imported.checkpoint.source):
         found.append(compare_tokens(imported.tokenizer, imported.checkpoint)[0])
-    return [*found, compare_tensors(imported_network(imported), imported).sentence()]
+    try:
+        reference = load_reference(imported.checkpoint, imported.plan.task)
+    except Exception as problem:  # of another library, whose version may not know this model
+        reason = str(problem).splitlines()[0][:120] if str(problem) else type(problem).__name__
+        return [*found, f"not compared: transformers cannot load it ({reason})"]
+    return [*found, compare_tensors(imported_network(imported), imported, reference).sentence()]
 
 
 def imported_network(imported: Imported) -> nn.Module:

@@ -27,6 +27,11 @@ FILES = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "source.s
 UNKNOWN, CONTROL, BYTE = 2, 3, 6  # kinds of pieces
 BYTE_PAIRS = 2  # the algorithm
 RARE = -100.0  # score of a token that the vocabulary has and the model lacks
+M2M100_LANGUAGES = (  # in the order of their ids
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
+    "id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru "
+    "sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
+)
 EXTRA = 100  # sentinels of T5, after the pieces
 
 
@@ -53,6 +58,8 @@ def sentencepiece_library(path: Path, special: dict[str, str], config: dict[str,
         scored = _renumbered(path / "vocab.json", dict(scored))
     if family == "t5":
         scored += [(f"<extra_id_{number}>", 0.0) for number in reversed(range(EXTRA))]
+    languages = _languages(path) if family == "m2m_100" else []  # their ids follow those of the vocabulary
+    scored += [(token, 0.0) for token in languages if token not in dict(scored)]
     unknown = special.get("unk_token", "<unk>")
     library = Library(_model(read, scored, unknown))
     library.normalizer = _normalizer(read, family)
@@ -64,13 +71,39 @@ def sentencepiece_library(path: Path, special: dict[str, str], config: dict[str,
     )
     controls = [text for text, _, kind in read.pieces if kind in (UNKNOWN, CONTROL)]
     extra = [text for text, _ in scored if text.startswith("<extra_id_")] if family == "t5" else []
-    languages = [text for text, _ in scored if text.startswith("__") and text.endswith("__")]
     known = [
         text for text in (*controls, *special.values(), *extra, *languages) if library.token_to_id(text) is not None
     ]
     library.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in dict.fromkeys(known)])
-    _add_template(library, family, special)
+    codes = [text for text, _ in scored if text.startswith(">>") and text.endswith("<<")]  # Marian: the target language
+    library.add_tokens([AddedToken(text, special=False, normalized=False) for text in codes])
+    _add_template(library, family, {**special, "language": _source_language(path, languages)})
     return library
+
+
+def _languages(path: Path) -> list[str]:
+    """The tokens of the languages, as the files list them, or those that M2M100 was trained with."""
+    for name in ("tokenizer_config.json", "special_tokens_map.json"):
+        values = _json(path / name)
+        listed = values.get("additional_special_tokens") or values.get("extra_special_tokens") or []
+        tokens = [each if isinstance(each, str) else str(each.get("content")) for each in listed]
+        if tokens:
+            return tokens
+    return [f"__{code}__" for code in M2M100_LANGUAGES.split()]
+
+
+def _source_language(path: Path, languages: list[str]) -> str:
+    """The token of the language that texts are in, where a folder names one."""
+    token = f"__{_json(path / 'tokenizer_config.json').get('src_lang') or 'en'}__"
+    return token if token in languages else ""
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError, RecursionError) as problem:
+        raise TextError(f"{path} is not JSON: {problem}") from None
+    return values if isinstance(values, dict) else {}
 
 
 def _renumbered(path: Path, scores: dict[str, float]) -> list[tuple[str, float]]:
@@ -119,7 +152,12 @@ def _normalizer(read: Pieces, family: str) -> normalizers.Normalizer:
 
 def _add_template(library: Library, family: str, special: dict[str, str]) -> None:
     """What the family puts around a text."""
-    names = {"albert": ("cls_token", "sep_token"), "llama": ("bos_token", ""), "mistral": ("bos_token", "")}
+    names = {
+        "albert": ("cls_token", "sep_token"),
+        "llama": ("bos_token", ""),
+        "mistral": ("bos_token", ""),
+        "m2m_100": ("language", "eos_token"),
+    }
     before, after = names.get(family, ("", "eos_token"))
     first, last = special.get(before, ""), special.get(after, "")
     tokens = [(token, library.token_to_id(token)) for token in dict.fromkeys((first, last)) if token]

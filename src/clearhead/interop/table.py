@@ -68,7 +68,7 @@ class Into:
 
     def cut(self, theirs: Tensor) -> tuple[Tensor, ...]:
         changed = self.change.apply(theirs)
-        return torch.split(changed, self.sizes) if self.sizes else changed.chunk(len(self.names))
+        return torch.split(changed, list(self.sizes)) if self.sizes else changed.chunk(len(self.names))
 
     def join(self, ours: list[Tensor]) -> Tensor:
         return self.change.undo(torch.cat(ours) if len(ours) > 1 else ours[0]).contiguous()

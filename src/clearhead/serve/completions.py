@@ -285,7 +285,7 @@ async def completions(
     """Text that continues each prompt, whole or by server-sent events."""
     served = service.get(body.model)
     served.require("generate")
-    prompts = await read_prompts(body.prompt, served)
+    prompts = await read_prompts(body.prompt, served, served.model.tokenizer.prefix)
     prompted = Prompted(body, prompts, body.max_tokens, body.logprobs, body.echo, body.stops)
     return await respond(request, served, prompted, _format(with_logprobs=body.logprobs is not None))
 

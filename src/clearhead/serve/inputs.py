@@ -274,13 +274,13 @@ def check_length(count: int, served: ServedModel) -> None:
         raise RequestError(400, "context_length_exceeded", sentence)
 
 
-async def read_prompts(prompt: Prompt, served: ServedModel) -> list[tuple[int, ...]]:
-    """The ids of each prompt, perhaps none; texts are tokenised in a thread."""
+async def read_prompts(prompt: Prompt, served: ServedModel, prefix: Sequence[int] = ()) -> list[tuple[int, ...]]:
+    """The ids of each prompt, perhaps none; texts are tokenised in a thread, and `prefix` stands before each."""
     rows = _rows(prompt)
     check_count(len(rows), served.limits)
     texts = [row for row in rows if isinstance(row, str)]
     if texts:
-        return await encode(texts, served)
+        return [(*prefix, *ids) for ids in await encode(texts, served)]
     known = len(served.model.tokenizer)
     ids = [tuple(row) for row in rows if not isinstance(row, str)]
     for row in ids:

@@ -126,7 +126,8 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     def tensors(self, part: PairPart, indices: list[int]) -> Batch:
         """source (B, S) with its stop; target (B, 1 + T + 1) between start and stop."""
         tokenizer = self.tokenizer
-        source = pad([part.sources[i] for i in indices], tokenizer.pad, stop=tokenizer.stop)
+        end = tokenizer.stop if tokenizer.ends_source else None
+        source = pad([part.sources[i] for i in indices], tokenizer.pad, stop=end)
         target = pad([part.targets[i] for i in indices], tokenizer.pad, tokenizer.start, tokenizer.stop)
         return {"source": torch.from_numpy(source), "target": torch.from_numpy(target)}
 
@@ -142,7 +143,8 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
 
     def translate(self, model: Any, sources: Sequence[list[int]]) -> list[str]:
         """The best translation that is found of each source."""
-        special = SpecialTokens(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+        own = self.tokenizer
+        special = SpecialTokens(own.pad, own.start, own.stop, own.ends_source)
         found = generate_batch(torchscript_engine(model), sources, special, Settings(beam_width=self.beam_width))
         return self.tokenizer.decode_batch([hypotheses[0].ids for hypotheses in found])
 
@@ -282,7 +284,8 @@ class Translator(GeneratingPredictor, task=Translate):
         return [Candidate(t, sum(p.score for p in rank) / len(rank)) for t, rank in zip(texts, ranks, strict=True)]
 
     def prepare(self, item: str) -> PreparedInput:
-        ids = [*self.tokenizer.prefix, *self.tokenizer.encode(item), self.tokenizer.stop]
+        end = [self.tokenizer.stop] if self.tokenizer.ends_source else []
+        ids = [*self.tokenizer.prefix, *self.tokenizer.encode(item), *end]
         start = self.tokenizer.start
         return PreparedInput(
             (torch.tensor([ids]),),

@@ -214,6 +214,11 @@ class Tokenizer:
         spaced = self.config and self.kind == "bytes"
         return self.encode_batch([f" {word}" for word in words] if spaced else list(words))
 
+    @property
+    def ends_source(self) -> bool:
+        """Whether a translator reads the stop token after its source, as ours always do."""
+        return not self.config or bool(self.suffix)
+
     def encode_special(self, text: str) -> list[int]:
         """The token ids of a text in which a special token may be spelled out: a chat, or a text with a mask."""
         return self._with_special.encode(text, add_special_tokens=False).ids

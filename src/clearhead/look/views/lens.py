@@ -133,7 +133,9 @@ def _write_answers(axes: Axes, answers: Sequence[Sequence[str]], probability: Te
 def logit_lens(model: nn.Module, inputs: Sequence[Tensor]) -> Lens:
     """The answers of a model after each block of its last stack, for a batch of one."""
     name, stack = _last_stack(model)
-    output = next(part for part in model.modules() if isinstance(part, TokenOutput | SequenceOutput))
+    output = next((part for part in model.modules() if isinstance(part, TokenOutput | SequenceOutput)), None)
+    if output is None:
+        raise ProbeError("a logit lens reads answers between the blocks, and this model gives vectors instead")
     with capture(model, f"{name}.embedded", f"{name}.*.hidden") as seen:
         answers = model(*inputs)
     read = [output(stack.norm(state)) for state in seen.values()]  # each (1, T', V) or (1, V)

@@ -37,6 +37,7 @@ from clearhead.nn import (
     EncoderBlock,
     Explicit,
     MultiHeadAttention,
+    ParallelBlock,
     Residual,
     additive_mask,
     attention,
@@ -242,15 +243,19 @@ class _HeadInputs:
 
     def through(self, layer: MultiHeadAttention, query: int) -> _HeadInputs:
         """With the score, bias and softmax of a layer, whose explicit path is the equation."""
-        equation, bias = layer.kernel.explicit(), None
+        equation, bias, mask = layer.kernel.explicit(), None, self.mask
+        places = torch.arange(self.keys.size(-2), device=self.keys.device)
+        if layer.window is not None:  # it sees less far than other layers
+            near = (places - query).abs() < layer.window
+            mask = near if mask is None else mask & near
         if layer.relative.bias is not None:
-            places = torch.arange(self.keys.size(-2), device=self.keys.device)
             bias = layer.relative.bias(places[query : query + 1], places)[self.head, 0]  # (S,)
         return replace(
             self,
             score=equation.score,
             normalize=equation.normalize,
             bias=bias,
+            mask=mask,
             add_bias=(Explicit.weights, "scores + added"),
             weigh_values=(Explicit.forward, "share_heads(v"),
         )
@@ -360,6 +365,11 @@ def _sublayers(look: LookRecord, block: Any, kind: str, layer: int, query: int) 
         return _Sublayer("cross-attention", "z = [z_1 … z_H] W_O", lambda _: output, residual, code)
 
     own = attention_sublayer(f"{kind.split('.')[0]}.self", block.self_attention, block.residual1)
+    if isinstance(block, ParallelBlock):  # the feed-forward network reads what attention reads
+        x = look.hidden[kind.split(".")[0]][layer][query]
+        output = block.feed_forward(block.residual2.norm(x))
+        feed_forward = _feed_forward(block.feed_forward, block.residual2)
+        return [own, replace(feed_forward, compute=lambda _: output)]
     if isinstance(block, EncoderBlock):
         return [own, _feed_forward(block.feed_forward, block.residual2)]
     cross = attention_sublayer("decoder.cross", block.cross_attention, block.residual2)

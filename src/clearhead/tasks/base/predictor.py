@@ -301,7 +301,8 @@ class GeneratingPredictor(Predictor):
 
     @property
     def special(self) -> SpecialTokens:
-        return SpecialTokens(self.tokenizer.pad, self.tokenizer.start, self.tokenizer.stop)
+        own = self.tokenizer
+        return SpecialTokens(own.pad, own.start, own.stop, own.ends_source)
 
     def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:
         """Everything that the network computes for one item: weights, scores, queries, keys, values, hidden states.

@@ -74,9 +74,15 @@ class RunningTextTask(Task[WindowT]):
     def tensors(self, rows: Tensor) -> Batch:
         """Windows (B, T + 1) -> `ids` (B, T) and `targets` (B, T)."""
 
+    @property
+    def window_length(self) -> int:
+        """Tokens of a window; a foreign model may read more than a batch has room for."""
+        length: int = self.config.model.length
+        return min(length, self.config.data.batch_tokens) if self.tokenizer.config else length
+
     def cursor(self) -> Windows:
         """Windows in a new order, from another first token, in each epoch."""
-        length = self.config.model.length
+        length = self.window_length
         rows = max(1, self.config.data.batch_tokens // length)
         return Windows(self.train, length=length, batch=rows, seed=self.config.train.seed)
 
@@ -85,7 +91,7 @@ class RunningTextTask(Task[WindowT]):
 
     def validation(self) -> Iterator[Batch]:
         """The whole validation text, window after window; every token but the first is a target once."""
-        length, count = self.config.model.length, len(self.held_out)
+        length, count = self.window_length, len(self.held_out)
         rows = max(1, self.config.data.batch_tokens // length)
         starts = np.arange(0, count - 1, length)
         whole = starts[starts + length < count]
