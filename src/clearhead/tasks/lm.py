@@ -147,6 +147,20 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         text = text_pieces(tokens, self.tokenizer.decode, before=ids, stops=stops)
         return text if stream else prompt + "".join(text)
 
+    def start_state(self, stepper: Any, prepared: PreparedInput, max_tokens: int) -> Any:
+        window = self.window(len(prepared.prompt) + max_tokens)
+        return stepper.start() if window is None else stepper.start(window=window)
+
+    def window(self, tokens: int, cache: int | None = None) -> int | None:
+        """How many tokens back a text of this length is attended to; None for all of them."""
+        if cache is not None and cache < 1:
+            raise ConfigError(f"cache={cache} must be 1 or more")
+        if not isinstance(self.network, LanguageModelNetwork):
+            return None  # the state of an RNN has one size
+        if reads_in_windows(self.network):
+            cache = smaller_window(cache, self.config.model.length)
+        return cache if cache is not None and cache < tokens else None
+
     @cached_property
     def chat_template(self) -> ChatTemplate:
         """How a conversation becomes a prompt."""
@@ -161,20 +175,6 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         ids = encode_chat(self.tokenizer, self.chat_template, messages)
         tokens = self.engines.stream(ids, self.special, chosen, self.window(len(ids) + max_tokens))
         return text_pieces(tokens, self.tokenizer.decode, before=ids, stops=self.chat_template.stops)
-
-    def start_state(self, stepper: Any, prepared: PreparedInput, max_tokens: int) -> Any:
-        window = self.window(len(prepared.prompt) + max_tokens)
-        return stepper.start() if window is None else stepper.start(window=window)
-
-    def window(self, tokens: int, cache: int | None = None) -> int | None:
-        """How many tokens back a text of this length is attended to; None for all of them."""
-        if cache is not None and cache < 1:
-            raise ConfigError(f"cache={cache} must be 1 or more")
-        if not isinstance(self.network, LanguageModelNetwork):
-            return None  # the state of an RNN has one size
-        if reads_in_windows(self.network):
-            cache = smaller_window(cache, self.config.model.length)
-        return cache if cache is not None and cache < tokens else None
 
     def cache_bytes(self, tokens: int) -> int:
         """The memory of the keys and values of so many tokens."""
