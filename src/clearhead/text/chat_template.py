@@ -43,7 +43,7 @@ class ChatTemplate(Protocol):
 class PlayTemplate:
     """The form of a play, for a model that learned no other form of conversation; the next speaker ends an answer."""
 
-    stops = ("\n\nUSER:",)
+    stops: tuple[str, ...] = ("\n\nUSER:",)
     has_special = False
 
     def render(self, messages: Sequence[Message]) -> str:
