@@ -17,6 +17,7 @@ from clearhead import __version__
 from clearhead.cli import (
     bench,
     caption,
+    chat,
     check,
     classify,
     compare,
@@ -57,6 +58,7 @@ app.command("eval")(eval.evaluate)
 app.command("compare")(compare.compare)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
+app.command("chat")(chat.chat)
 app.command("classify")(classify.classify)
 app.command("tag")(tag.tag)
 app.command("caption")(caption.caption)

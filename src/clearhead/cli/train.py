@@ -32,6 +32,10 @@ def train(
     size: Annotated[
         str | None, typer.Option(help="Model size: tiny, small or base.  [default: what fits the data and the time]")
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="Build it like llama, gpt2, neox, bert, marian, t5 or vit, so that it can be exported."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run directory to create.  [default: runs/TASK-TIME]")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print parameters, memory and time, and train nothing.")
@@ -44,10 +48,12 @@ def train(
     config.yaml.
     """
     from clearhead.train.display import Display
+    from clearhead.train.presets import preset_settings
     from clearhead.train.start import default_out, load_settings, plan_run, run_training
 
     config = load_settings(what, size)
-    changes = ([f"data.path={data}"] if data is not None else []) + (overrides or [])
+    chosen = [] if preset is None else list(preset_settings(preset, config.task))
+    changes = chosen + ([f"data.path={data}"] if data is not None else []) + (overrides or [])
     run = out or default_out(config)
     command = "clearhead " + " ".join(shlex.quote(word) for word in sys.argv[1:])
     with Display(run, silent=as_json) as callbacks:

@@ -1,15 +1,16 @@
-"""`POST /v1/chat/completions`: messages, laid out like a play, which a language model continues.
+"""`POST /v1/chat/completions`: messages, laid out as the model's chat template says, which a language model continues.
+
+A model without a template, like those that come with the package, is given a play:
 
     USER:
     Who are you?
 
     ASSISTANT:
-
-The bundled models learned no other form of conversation; the next speaker's line ends the answer.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -20,11 +21,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from clearhead.serve.completions import GenerationBody, Prompted, ResponseFormat, Usage, respond
 from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.generation import TextChunk, TokenLogprob
-from clearhead.serve.inputs import RequestBody, ServiceDep, encode, json_schema, read_json
+from clearhead.serve.inputs import (
+    RequestBody,
+    ServiceDep,
+    check_length,
+    check_texts,
+    encode,
+    json_schema,
+    read_json,
+)
+from clearhead.text.chat_template import ChatTemplate, PlayTemplate, encode_chat
 
 router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
-
-NEXT_SPEAKER = "\n\nUSER:"
 
 
 class TextPart(RequestBody):
@@ -132,16 +140,27 @@ async def chat(
     """The next message of a conversation, whole or by server-sent events."""
     served = service.get(body.model)
     served.require("generate")
-    prompts = await encode([as_play(body.messages)], served)
+    template: ChatTemplate = served.model.chat_template
+    if template.has_special:
+        check_texts([each.text for each in body.messages], served.limits)
+        ids = await asyncio.to_thread(encode_chat, served.model.tokenizer, template, as_dicts(body.messages))
+        check_length(len(ids), served)
+        prompts = [tuple(ids)]
+    else:
+        prompts = await encode([as_play(body.messages)], served)
     top_logprobs = body.top_logprobs if body.logprobs else None
-    prompted = Prompted(body, prompts, body.token_limit, top_logprobs, stops=(*body.stops, NEXT_SPEAKER))
+    prompted = Prompted(body, prompts, body.token_limit, top_logprobs, stops=(*body.stops, *template.stops))
     return await respond(request, served, prompted, _format(top_logprobs))
+
+
+def as_dicts(messages: Sequence[Message]) -> list[dict[str, object]]:
+    """The messages as templates read them."""
+    return [each.model_dump(exclude_none=True) | {"content": each.text} for each in messages]
 
 
 def as_play(messages: Sequence[Message]) -> str:
     """The conversation as a prompt, which ends with the cue for the model."""
-    text = "".join(f"{(each.name or each.role).upper()}:\n{each.text}\n\n" for each in messages)
-    return f"{text}ASSISTANT:\n"
+    return PlayTemplate().render(as_dicts(messages))
 
 
 def _format(top_logprobs: int | None) -> ResponseFormat:

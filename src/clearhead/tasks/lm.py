@@ -6,6 +6,7 @@ B windows, T tokens
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -29,6 +30,7 @@ from clearhead.tasks.base.predictor import GeneratingPredictor
 from clearhead.tasks.base.running_text import RunningTextTask, WindowModel
 from clearhead.tasks.base.scheduled_sampling import replace_with_predictions
 from clearhead.tasks.base.task import Batch, Evaluation, device_of
+from clearhead.text.chat_template import ChatTemplate, Message, chat_template, encode_chat
 
 SAMPLE = 120  # tokens generated at each evaluation
 SAMPLE_CHARACTERS = 24  # of that text, as an example input
@@ -166,6 +168,21 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         if reads_in_windows(self.network):
             cache = smaller_window(cache, self.config.model.length)
         return cache if cache is not None and cache < tokens else None
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate:
+        """How a conversation becomes a prompt."""
+        return chat_template(self.tokenizer)
+
+    def chat(self, messages: Sequence[Message], *, max_tokens: int = 256, **settings: Any) -> Iterator[str]:
+        """The assistant's next message in pieces, up to its end or the next speaker.
+
+        `messages` are `{"role": "user", "content": "…"}`; `settings` are those of `clearhead.decode.Settings`.
+        """
+        chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": 0.7, **settings})
+        ids = encode_chat(self.tokenizer, self.chat_template, messages)
+        tokens = self.engines.stream(ids, self.special, chosen, self.window(len(ids) + max_tokens))
+        return text_pieces(tokens, self.tokenizer.decode, before=ids, stops=self.chat_template.stops)
 
     def cache_bytes(self, tokens: int) -> int:
         """The memory of the keys and values of so many tokens."""

@@ -140,7 +140,7 @@ def _names(architecture: Architecture, tensors: Mapping[str, Tensor]) -> Iterato
 
 def pairs_from_halves(weight: Tensor, heads: int) -> Tensor:
     """(H × K, …) whose rotary partners are (i, i + K/2) -> neighbours, as llama.cpp has them."""
-    return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+    return weight.reshape(heads, 2, -1, *weight.shape[1:]).transpose(1, 2).reshape(weight.shape)
 
 
 # --- settings ---

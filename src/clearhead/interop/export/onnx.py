@@ -138,7 +138,7 @@ class TracedKernel(nn.Module):
         scores = self.score(q, _shared(k, q.shape[1]))
         if bias is not None:
             scores = scores + bias(query, key)
-        weights = self.normalize(scores, _visible(mask, query.unsqueeze(-1) - key))
+        weights: Tensor = self.normalize(scores, _visible(mask, query.unsqueeze(-1) - key))
         return weights @ _shared(v, q.shape[1])
 
 

@@ -38,6 +38,7 @@ TYPES_BY_SIZE = {4: "<f4", 2: "<i2", 1: "i1"}
 VERSIONS = range(2, 7)
 ACTIVATIONS = ("relu", "gelu_new", "silu", "gelu", "quick_gelu", "tanh", "sigmoid")
 SPECIAL = ("<blank>", "<s>", "</s>", "<unk>")
+POSITIONS = 1024  # rows of a table that is computed
 ABSENT = -1e9  # the logit of a token that the target lacks
 UNSUPPORTED = {  # a variable of a decoder: what it stands for
     "alibi": "ALiBi positions",
@@ -194,14 +195,28 @@ def _tensors(
         "final_logits_bias": lambda: _output_bias(model, target, union),
     }
     for side in ("encoder", "decoder"):
-        if f"{side}/position_encodings/encodings" in model:
-            name = f"{side}/position_encodings/encodings"
-            found[f"model.{side}.embed_positions.weight"] = partial(model.weight, name)
+        if not _is_rotary(model):
+            found[f"model.{side}.embed_positions.weight"] = partial(_positions, model, side)
         if f"{side}/layer_norm/gamma" in model:
             found |= _norm(model, f"{side}/layer_norm", f"model.{side}.layer_norm")
         for layer in range(_layers(model, side)):
             found |= _block(model, f"{side}/layer_{layer}", f"model.{side}.layers.{layer}")
     return found
+
+
+def _is_rotary(model: Variables) -> bool:
+    return "encoder/layer_0/self_attention/rotary_dim" in model
+
+
+def _positions(model: Variables, side: str) -> Tensor:
+    """(positions, D): the stored table, or the library's own, sines before cosines and the first position is 1."""
+    name = f"{side}/position_encodings/encodings"
+    if name in model:
+        return model.weight(name)
+    _, (_, dim), *_ = model.found["decoder/embeddings/weight"]
+    speed = 10000.0 ** (-torch.arange(dim // 2, dtype=torch.float64) / max(dim // 2 - 1, 1))
+    angle = torch.arange(1, POSITIONS + 1, dtype=torch.float64).unsqueeze(-1) * speed
+    return torch.cat((angle.sin(), angle.cos()), dim=1).float()
 
 
 def _block(model: Variables, name: str, theirs: str) -> dict[str, Callable[[], Tensor]]:
@@ -274,9 +289,7 @@ def _config(model: Variables, union: list[str], settings: Mapping[str, Any]) -> 
     _, (inner, _), *_ = model.found["encoder/layer_0/ffn/linear_0/weight"]
     if heads < 1 or dim % heads:
         raise RunError(f"{model.path} is damaged: {heads} heads do not divide a width of {dim}")
-    scale = model.scalar("encoder/scale_embeddings", 1)
     rows = {token: row for row, token in enumerate(union)}
-    rotary = "encoder/layer_0/self_attention/rotary_dim" in model
     return {
         "model_type": "opennmt",
         "architectures": ["OpenNMT"],
@@ -291,16 +304,26 @@ def _config(model: Variables, union: list[str], settings: Mapping[str, Any]) -> 
         "activation_function": ACTIVATIONS[int(model.scalar("encoder/activation", 0))],
         "normalize_before": bool(model.scalar("encoder/pre_norm", 1)),
         "layer_norm_eps": settings.get("layer_norm_epsilon") or 1e-5,
-        # 1 stands for the root of the width, as for older files, which have no such setting.
-        "embedding_scale": dim**0.5 if scale == 1 else scale or 1.0,
-        "positions": "rotary" if rotary else "sinusoidal",
+        "embedding_scale": _embedding_scale(model, dim),
+        "positions": "rotary" if _is_rotary(model) else "learned",
+        "max_position_embeddings": len(_positions(model, "encoder")),
         "rope_theta": model.scalar("encoder/layer_0/self_attention/rotary_base", 10000.0),
         "tie_word_embeddings": False,
+        "add_source_eos": bool(settings.get("add_source_eos", False)),
         "pad_token_id": rows.get("<blank>", 0),
         "bos_token_id": rows[settings.get("bos_token", "<s>")],
         "eos_token_id": rows[settings.get("eos_token", "</s>")],
         "decoder_start_token_id": rows[settings.get("decoder_start_token") or "<s>"],
     }
+
+
+def _embedding_scale(model: Variables, dim: int) -> float:
+    """A number, or a byte that says whether it is the root of the width; so it is in older files, which lack both."""
+    name = "encoder/scale_embeddings"
+    value = model.scalar(name, 1)
+    if name not in model or model.found[name][0] == "i1":
+        return dim**0.5 if value else 1.0
+    return value
 
 
 # --- vocabularies ---
@@ -351,4 +374,4 @@ def _tokenizer(union: list[str], target: list[str], settings: Mapping[str, Any])
         library.decoder = decoders.WordPiece(prefix="##", cleanup=False)  # joins tokens by spaces
     named = dict.fromkeys([*special.values(), *(token for token in SPECIAL if token in vocabulary)])
     library.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in named])
-    return TokenizerFiles(library.to_str(), special, add_bos=False, add_eos=True, chat_template=None)
+    return TokenizerFiles(library.to_str(), special, add_bos=False, add_eos=False, chat_template=None)

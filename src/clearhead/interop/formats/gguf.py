@@ -215,7 +215,7 @@ def _read(model: Model, name: str, transform: Transform | None) -> Tensor:
 
 def halves_from_pairs(weight: Tensor, heads: int) -> Tensor:
     """(H × K, …) whose rotary partners are neighbours -> (H × K, …) whose partners are (i, i + K/2)."""
-    return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+    return weight.reshape(heads, -1, 2, *weight.shape[1:]).transpose(1, 2).reshape(weight.shape)
 
 
 def _query_halves(weight: Tensor, model: Model) -> Tensor:

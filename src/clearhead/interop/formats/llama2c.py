@@ -142,14 +142,16 @@ def read_header(path: Path) -> Header | None:
             return None
     else:
         sizes, tied = (*sizes[:5], abs(sizes[5]), sizes[6]), sizes[5] > 0  # a negative vocabulary: an output of its own
-    dim, _, _, heads, kv_heads, *_ = sizes
+    dim, inner, layers, heads, kv_heads, vocabulary, positions = sizes
     if not all(0 < size < LARGEST for size in sizes) or dim % (2 * heads) or heads % kv_heads:
         return None
-    return Header(version, *sizes, tied=tied, group=group)
+    return Header(version, dim, inner, layers, heads, kv_heads, vocabulary, positions, tied, group)
 
 
 def _tensors(path: Path, header: Header) -> tuple[dict[str, Callable[[], Tensor]], dict[str, str]]:
-    found, skipped, offset = {}, {}, header.start
+    found: dict[str, Callable[[], Tensor]] = {}
+    skipped: dict[str, str] = {}
+    offset = header.start
     for name, shape in header.spans():
         if name.startswith("rope."):
             skipped[name] = "its values are computed from the configuration"
@@ -187,7 +189,8 @@ def _tokenizer(path: Path, header: Header) -> TokenizerFiles | None:
 def _read_tokenizer(path: Path, size: int) -> TokenizerFiles:
     """The longest token's length, then score, length and bytes of each token."""
     content, place = path.read_bytes(), 4
-    tokens, scores = [], []
+    tokens: list[str] = []
+    scores: list[float] = []
     try:
         for _ in range(size):
             score, length = struct.unpack_from("<fi", content, place)

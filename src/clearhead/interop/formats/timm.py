@@ -135,10 +135,11 @@ def _heads(settings: Mapping[str, Any], path: Path) -> int:
 
 def _patch_size(tensors: Mapping[str, Tensor], settings: Mapping[str, Any], path: Path) -> int:
     if (patches := tensors.get("patch_embed.proj.weight")) is not None and patches.dim() == 4:
-        return patches.shape[-1]
+        return int(patches.shape[-1])
     channels = int(settings.get("in_chans", 3))
-    side = round((tensors["to_patch_embedding.1.weight"].shape[-1] / channels) ** 0.5)
-    if side * side * channels != tensors["to_patch_embedding.1.weight"].shape[-1]:
+    size = int(tensors["to_patch_embedding.1.weight"].shape[-1])
+    side = int((size / channels) ** 0.5 + 0.5)
+    if side * side * channels != size:
         raise RunError(f"{path}: its patches are not squares of {channels} channels")
     return side
 
@@ -151,7 +152,7 @@ def _from_vit_pytorch(tensors: Mapping[str, Tensor], patch: int, path: Path) -> 
     for name, tensor in tensors.items():
         block = re.fullmatch(r"transformer\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
         if name == "to_patch_embedding.1.weight":  # (D, P × P × C) -> (D, C, P, P)
-            renamed["patch_embed.proj.weight"] = tensor.unflatten(1, (patch, patch, -1)).permute(0, 3, 1, 2)
+            renamed["patch_embed.proj.weight"] = tensor.reshape(len(tensor), patch, patch, -1).permute(0, 3, 1, 2)
         elif name in VIT_PYTORCH:
             renamed[VIT_PYTORCH[name]] = tensor
         elif block and block[2] in VIT_PYTORCH_BLOCK:

@@ -254,7 +254,8 @@ def _subword_mean(
 ) -> NDArray[np.float32]:
     """The mean of a word's own row and of those of its n-grams."""
     if not buckets or word == "</s>":
-        return matrix[row]
+        own: NDArray[np.float32] = matrix[row]
+        return own
     grams = [words + fasttext_hash(gram) % buckets for gram in ngrams(f"<{word}>", minn, maxn)]
     mean: NDArray[np.float32] = matrix[[row, *grams]].mean(0, dtype=np.float32)
     return mean

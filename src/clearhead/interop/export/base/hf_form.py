@@ -88,9 +88,9 @@ def to_huggingface(model: Predictor, allowed: Sequence[str] = ()) -> HfForm:
 
 def _linear(name: str, *parts: nn.Linear, bias: bool = True) -> Tensors:
     """One matrix of several, their outputs side by side; a missing bias is zeros where the class has one."""
-    found = {f"{name}.weight": torch.cat([part.weight for part in parts])}
+    found = {f"{name}.weight": torch.cat([part.weight.data for part in parts])}
     if bias:
-        shifts = [part.weight.new_zeros(part.out_features) if part.bias is None else part.bias for part in parts]
+        shifts = [torch.zeros(part.out_features) if part.bias is None else part.bias.data for part in parts]
         found[f"{name}.bias"] = torch.cat(shifts)
     return found
 
@@ -188,7 +188,7 @@ def _neox(model: Predictor) -> HfForm:
         attention, forward, name = block.self_attention, block.feed_forward, f"gpt_neox.layers.{number}"
         fused = _linear("qkv", attention.query, attention.key, attention.value)
         for kind, each in fused.items():  # (3 × H × K, …) -> each head's query, key and value side by side
-            sorted_by_head = each.unflatten(0, (3, attention.heads, -1)).transpose(0, 1).flatten(0, 2)
+            sorted_by_head = each.view(3, attention.heads, -1, *each.shape[1:]).transpose(0, 1).reshape(each.shape)
             tensors[f"{name}.attention.query_key_value.{kind.removeprefix('qkv.')}"] = sorted_by_head
         tensors |= _linear(f"{name}.attention.dense", attention.output)
         tensors |= _linear(f"{name}.mlp.dense_h_to_4h", forward.inner)
@@ -276,6 +276,9 @@ def _sinusoidal_translator(model: Predictor) -> HfForm:
     network: Any = model.network
     before = model.config.model.placement == "before"
     embedding, tied = _embedding(network.target.tokens, network.output.linear)
+    # These classes can multiply by √D themselves, and then the output may stay the same matrix.
+    scaled = bool(model.config.model.tied) and network.target.tokens.scale == embedding.shape[1] ** 0.5
+    embedding, tied = (network.target.tokens.table.weight, True) if scaled else (embedding, tied)
     tensors: Tensors = {"model.shared.weight": embedding}
     tensors |= {} if tied else _untied(network, "model.")
     for side, stack in (("encoder", network.encoder), ("decoder", network.decoder)):
@@ -292,7 +295,8 @@ def _sinusoidal_translator(model: Predictor) -> HfForm:
         tensors |= _norm(f"model.{side}.layer_norm", stack.norm) if before else {}
         tensors[f"model.{side}.embed_positions.weight"] = network.target.positions.vectors(POSITIONS)
     dim = embedding.shape[1]
-    tensors = _sorted(tensors, _halves(dim))
+    if model.config.model.positions == "sinusoidal":
+        tensors = _sorted(tensors, _halves(dim))
     tensors["final_logits_bias"] = torch.zeros(1, len(embedding))
     heads = network.encoder.blocks[0].self_attention.heads
     sizes = {
@@ -306,7 +310,7 @@ def _sinusoidal_translator(model: Predictor) -> HfForm:
         "d_model": dim,
         **{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()},
         "activation_function": _activation(network.encoder),
-        "scale_embedding": False,
+        "scale_embedding": scaled,
         "max_position_embeddings": POSITIONS,
         "vocab_size": len(embedding),
         "decoder_vocab_size": len(embedding),
@@ -513,6 +517,7 @@ def _vit(model: Predictor) -> HfForm:
 # --- the classes, and what they can express ---
 
 BEFORE = {"placement": ("before",)}
+SINES = ("sinusoidal", "sinusoidal_halves")
 WHOLE_HEADS = {"kv_heads": (None,), "key_dim": (None,), "value_dim": (None,)}
 SUMMED = {"positions": ("learned", "sinusoidal", "none"), "position_base": (10000.0,)}  # position vectors are added
 TARGETS = (
@@ -545,7 +550,7 @@ TARGETS = (
         "marian",
         ("translate",),
         {"norm": ("layer",), "feed_forward": PLAIN, "placement": ("after",), "norm_eps": (None, 1e-5)}
-        | {"positions": ("sinusoidal",), "position_base": (10000.0,), **WHOLE_HEADS},
+        | {"positions": SINES, "position_base": (10000.0,), **WHOLE_HEADS},
         frozenset(),
         _sinusoidal_translator,
     ),
@@ -554,7 +559,7 @@ TARGETS = (
         "marian",
         ("translate",),
         {"norm": ("layer",), "feed_forward": PLAIN, **BEFORE, "norm_eps": (None, 1e-5)}
-        | {"positions": ("sinusoidal",), "position_base": (10000.0,), **WHOLE_HEADS},
+        | {"positions": SINES, "position_base": (10000.0,), **WHOLE_HEADS},
         frozenset(),
         _sinusoidal_translator,
     ),
