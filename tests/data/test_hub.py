@@ -491,6 +491,15 @@ def test_folders_and_files_of_a_tar_land_in_the_folder(tmp_path: Path) -> None:
     assert not made.stat().st_mode & 0o7111  # no archive makes a program
 
 
+def test_what_a_killed_process_left_in_the_cache_is_removed(data_folder: Path, cache: Path) -> None:
+    write_tar(data_folder / "toy" / "toy.tar.xz", {"good.txt": b"good"})
+    left = cache.with_name(f"{cache.name}-unfinished-abc")
+    left.mkdir(parents=True)
+    (left / "half.txt").write_bytes(b"half")
+    hub.get(entry(local=("toy/toy.tar.xz",)))
+    assert not left.exists()
+
+
 def test_broken_tar_is_one_sentence(data_folder: Path, cache: Path) -> None:
     write_tar(data_folder / "toy" / "toy.tar.xz", {"good.txt": os.urandom(10_000)})
     whole = (data_folder / "toy" / "toy.tar.xz").read_bytes()

@@ -55,7 +55,7 @@ def unpack_tar(archive_path: Path, folder: Path, report: Report) -> None:
                 assert source is not None
                 with source, target.open("wb") as out:
                     shutil.copyfileobj(source, out)
-            archive.members = []  # or an archive of many entries would fill the memory
+            archive.members = []  # type: ignore[attr-defined]  # or an archive of many entries would fill the memory
             if packed.tell() != position:
                 position = packed.tell()
                 report(f"unpacking {archive_path.name}", position, size)

@@ -218,4 +218,6 @@ def _locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         lock_file(lock, wait=True)
+        for left in folder.parent.glob(f"{folder.name}-unfinished-*"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
         yield

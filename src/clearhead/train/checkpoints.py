@@ -59,7 +59,8 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
         temporary.replace(final)
         sync(folder)
         for old in (*saved(folder)[keep:], *folder.glob(f"{DAMAGED}*")):
-            shutil.rmtree(old)
+            # Under the name of a leftover, half of it is not taken for a damaged checkpoint.
+            shutil.rmtree(old.replace(old.with_name(f".{old.name}.part")))
     return final
 
 

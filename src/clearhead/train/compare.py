@@ -86,20 +86,26 @@ def read_record(path: Path, name: str) -> Record:
     run = Run.open(path)
     config = run_config(run)
     network, _ = load_network(run, config)
-    lines = list(read_lines(path / "metrics.jsonl"))
-    evaluations = [line for line in lines if line["part"] == "validation"]
+    lines = [line for line in read_lines(run.file("metrics.jsonl")) if _has_numbers(line, "step", "loss")]
+    evaluations = [line for line in lines if line.get("part") == "validation"]
     if not evaluations:
         raise RunError(f"{path} has no evaluation in its metrics.jsonl")
-    seconds = {line["step"]: line["seconds"] for line in read_lines(path / "times.jsonl")}
+    times = (line for line in read_lines(run.file("times.jsonl")) if _has_numbers(line, "step", "seconds"))
+    seconds = {line["step"]: line["seconds"] for line in times}
     return Record(
         name=name,
         task=config.task,
         parameters=parameter_count(network),
         smoothing=config.train.label_smoothing,
-        train=_points([line for line in lines if line["part"] == "train"], seconds),
+        train=_points([line for line in lines if line.get("part") == "train"], seconds),
         validation=_points(evaluations, seconds),
         scores={key: value for key, value in evaluations[-1].items() if key not in NOT_SCORES},
     )
+
+
+def _has_numbers(line: dict[str, Any], *names: str) -> bool:
+    """Whether a line has what we need of it: anybody can have written the file."""
+    return all(isinstance(line.get(name), int | float) for name in names)
 
 
 def _points(lines: Sequence[dict[str, Any]], seconds: dict[int, float]) -> tuple[Point, ...]:

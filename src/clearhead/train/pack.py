@@ -43,11 +43,11 @@ def pack(run: Path, out: Path, half: bool = False) -> list[Part]:
         raise ConfigError(f"{out} is there already; choose another --out")
     with new_folder(out) as place:
         for name in AS_THEY_ARE:
-            if (run / name).is_file():
+            if source.file(name).is_file():
                 shutil.copyfile(run / name, place / name)
         config = run_config(source)
         save_weights(Run(place), config, *load_weights(source, config), half)
-        if (run / "metrics.jsonl").is_file():
+        if source.file("metrics.jsonl").is_file():
             lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
             (place / "metrics.jsonl").write_text("".join(thinned(lines)), encoding="utf-8")
         _copy_attention(run / "attention", place / "attention")
@@ -85,7 +85,7 @@ def _part(line: str) -> Any:
     """The `part` of a line; None for a line that a killed process left unfinished."""
     try:
         return json.loads(line)["part"]
-    except ValueError:
+    except (ValueError, TypeError, LookupError, RecursionError):
         return None
 
 

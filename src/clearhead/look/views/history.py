@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ProbeError, RunError
-from clearhead.files import read_tensors, write_errors, write_tensors
+from clearhead.files import read_tensors, regular_file, write_errors, write_tensors
 from clearhead.look.build import run_probes
 from clearhead.look.inputs import Edges, PreparedInput
 from clearhead.look.probes import probes
@@ -68,10 +68,11 @@ def log_attention(folder: Path, step: int, model: nn.Module, example: PreparedIn
 
 def read_attention(path: Path) -> AttentionSnapshot:
     """Read what `log_attention` wrote."""
-    weights, metadata = read_tensors(path)
-    if "edges" not in metadata:
-        raise RunError(f"{path} is not a file of attention weights: its metadata has no tokens")
-    edges = {kind: (rows, columns) for kind, (rows, columns) in json.loads(metadata["edges"]).items()}
+    weights, metadata = read_tensors(regular_file(path, path.parent))
+    try:
+        edges = {kind: (rows, columns) for kind, (rows, columns) in json.loads(metadata["edges"]).items()}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        raise RunError(f"{path} is not a file of attention weights: its metadata has no tokens") from None
     return AttentionSnapshot(weights, edges)
 
 
@@ -174,7 +175,8 @@ class History(View):
 
 def read_history(folder: Path) -> History:
     """Everything that a run kept in its folder `attention`."""
-    files = {int(file.stem.removeprefix("step-")): file for file in folder.glob("step-*.safetensors")}
+    numbered = ((file.stem.removeprefix("step-"), file) for file in folder.glob("step-*.safetensors"))
+    files = {int(step): file for step, file in numbered if step.isdecimal()}
     if not files:
         raise ProbeError(f"{folder} has no attention of any evaluation; train a model that attends")
     return history({step: read_attention(files[step]) for step in sorted(files)})
