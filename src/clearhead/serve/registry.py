@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clearhead import Model
 
 
-PAUSE = 0.001  # seconds, for each other stream
+PAUSE = 0.002  # seconds, for each other stream
 
 
 class ServedModel:
