@@ -111,7 +111,8 @@ def known_questions(count: int) -> list[Question]:
     ]
     draw = random.Random(0)
     for seed, text in enumerate(sentences):
-        body = {"max_tokens": draw.choice((7, 40, 150, 300)), "temperature": draw.choice((0, 0.8, 1.2)), "seed": seed}
+        length, temperature = draw.choice((7, 40, 150, 300)), draw.choice((0.0, 0.8, 1.2))
+        body: dict[str, Any] = {"max_tokens": length, "temperature": temperature, "seed": seed}
         found = writer.generate(text, **body)[len(text) :]
         questions.append(Question("/v1/completions", {"model": WRITER, "prompt": text, **body}, frozenset({found})))
     return questions

@@ -59,9 +59,9 @@ def _check_prompt(prompt: Any) -> Any:
         return prompt
     if not isinstance(prompt, list):
         raise _wrong_prompt("it is neither a text nor a list")
-    kind = type(prompt[0]) if prompt else str
+    kind: type[Any] = type(prompt[0]) if prompt else str
     for place, item in enumerate(prompt):
-        if type(item) is not kind or kind not in (str, int, list) or (kind is int and item < 0):
+        if type(item) is not kind or kind not in (str, int, list) or (kind is int and int(item) < 0):
             raise _wrong_prompt(f"item {place} is {_shortened(item)}")
         for inner, token in enumerate(item if kind is list else ()):
             if type(token) is not int or token < 0:
@@ -76,8 +76,9 @@ def _wrong_prompt(what: str) -> PydanticCustomError:
 
 def _shortened(value: Any) -> str:
     """How a value of JSON begins."""
-    shown = json.dumps(value[:20] if isinstance(value, str) else value) if not isinstance(value, list | dict) else ""
-    return shown[:40] if shown else {list: "a list", dict: "an object"}[type(value)]
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    return json.dumps(value[:20] if isinstance(value, str) else value)[:40]
 
 
 Prompt = Annotated[

@@ -95,8 +95,9 @@ class ServedModel:
 
     def predict(self, items: Sequence[Any]) -> list[Job]:
         """The answer to each item as JSON, with default settings."""
-        sizes = [len(item) if isinstance(item, str) else 0 for item in items]
-        return self._submit_alike("predict", items, self.model.predict_batch, sizes)
+        least = STEP_WORK // 8 if self.model.generates else 0
+        costs = [max(least, len(item) if isinstance(item, str) else 0) for item in items]
+        return self._submit_alike("predict", items, self.model.predict_batch, costs)
 
     def embed(self, rows: Sequence[Sequence[int]]) -> list[Job]:
         """A vector for each row of ids."""

@@ -326,9 +326,10 @@ def attention(name: Name, runs: RunsDep) -> Document:
 async def use(name: Name, runs: RunsDep, service: ServiceDep) -> Document:
     """Load the model of a finished training under the name of its run."""
     path = runs.finished(name)
-    model = await asyncio.to_thread(load, path)
     if name not in service.models:
-        service.models[name] = ServedModel(name, model, service.limits, service.metrics)
+        model = await asyncio.to_thread(load, path)
+        served = await asyncio.to_thread(ServedModel, name, model, service.limits, service.metrics)
+        service.models.setdefault(name, served)
     return runs.describe(name)
 
 
