@@ -270,7 +270,7 @@ def test_a_translation_whose_client_left_is_not_computed_to_its_end(
     load_service = Service.load
     monkeypatch.setattr(Service, "load", lambda *each: services.append(load_service(*each)) or services[-1])
     with open_service("translator", work=10**9, characters=10**6) as address:
-        texts = ["we are eating bread and drinking water near the old house . " * 300] * 100
+        texts = ["we are eating bread and drinking water near the old house . " * 60] * 100
         body = json.dumps({"model": "translator", "text": texts, "beams": 1, "temperature": temperature}).encode()
         worker = services[0].models["translator"].worker
         with closing(socket.create_connection(place(address))) as connection:

@@ -216,9 +216,11 @@ class Translator(GeneratingPredictor, task=Translate):
         self.engines.on_note = on_note
         settings = settings or Settings(beam_width=4)
         whole = self.tokenizer.encode_batch([text.strip() for text in texts])
-        parts = [
-            self._parts(text, ids, first + i, on_note) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))
-        ]
+        parts: list[list[list[int]]] = []
+        for number, (text, ids) in enumerate(zip(texts, whole, strict=True), first):
+            parts.append(self._parts(text, ids, number, on_note))
+            if len(parts[-1]) > 1:  # to split a long text takes a while
+                yield
         sources = [ids for each in parts for ids in each]
         found = iter((yield from self.engines.batch_steps(sources, self.special, settings, work)))
         return [
