@@ -97,6 +97,12 @@ def test_no_upload_replaces_another(tmp_path: Path) -> None:
     assert sorted(runs.uploads()) == sorted([*kept, "a+b-2.txt"])
 
 
+def test_an_upload_is_not_taken_for_json(client: TestClient) -> None:
+    book = b'"Who is there?", he said, [and] waited.\n' * 20_011
+    answer = client.put("/studio/api/runs/uploads/book.txt", content=book, headers={"authorization": f"Bearer {TOKEN}"})
+    assert (answer.status_code, answer.json()) == (200, {"name": "book.txt"})
+
+
 @pytest.mark.parametrize("task", ["caption", "vision"])
 def test_an_uploaded_table_cannot_name_images_of_this_machine(tmp_path: Path, task: str) -> None:
     runs = Runs(tmp_path)

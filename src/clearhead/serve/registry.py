@@ -38,8 +38,8 @@ class ServedModel:
         self.loaded = int(time.time())
         self.streams = 0  # texts that are being sent as they come
         self.worker = Worker(name, limits, metrics)
-        if model.verb == "generate":
-            self.merges  # noqa: B018 - compiles native code, before the first request
+        # Whether texts that begin at different times share a step: with native code, which is compiled now if need be.
+        self.merges = model.verb == "generate" and hasattr(model.engines.stepper(COMPILE_MIN_TEXTS), "merge")
 
     @cached_property
     def token_texts(self) -> list[str]:
@@ -56,11 +56,6 @@ class ServedModel:
         """Tokens that a language model looks back at, also in a short text: so all texts can share a step."""
         found: int | None = self.model.window(sys.maxsize)
         return found
-
-    @cached_property
-    def merges(self) -> bool:
-        """Whether texts that were begun at different times are generated in one step."""
-        return hasattr(self.model.engines.stepper(COMPILE_MIN_TEXTS), "merge")
 
     def pause(self) -> float:
         """Seconds between two events of a stream: many streams send fewer and longer ones."""

@@ -252,7 +252,8 @@ class Guard:
         body = await self._read(receive, headers)
         self._held += len(body)
         try:
-            if len(body) > SMALL_BODY and not headers.get("content-type", "").startswith("multipart/form-data"):
+            is_form = headers.get("content-type", "").startswith("multipart/form-data")
+            if len(body) > SMALL_BODY and scope["method"] == "POST" and not is_form:  # it is read as JSON
                 await asyncio.to_thread(check_items, body, self.limits.items, self.limits.strings)
             await self.app(scope, _replay(body, receive), send)
         finally:

@@ -33,7 +33,7 @@ from clearhead.serve.security import Limits
 
 T = TypeVar("T")
 
-STEP_WORK = 4096  # what jobs of one batch may cost together: about a second
+STEP_WORK = 8192  # what jobs of one batch may cost together: about a second
 
 
 # --- the thread ---
