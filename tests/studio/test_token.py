@@ -73,7 +73,9 @@ def test_a_service_without_a_page_takes_no_token_from_a_link(service: Service, t
     assert client.get("/studio/", headers={"cookie": f"clearhead-8765={TOKEN}"}).status_code == 401
 
 
-def test_every_folder_of_runs_has_a_token_of_its_own(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_folder_of_runs_has_a_token_of_its_own(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     links: list[str] = []
     monkeypatch.setattr("clearhead.studio.app.run_server", lambda _server, _limits, listening: listening.close())
     for folder in ("a", "b", "a"):
