@@ -33,7 +33,7 @@ from clearhead.errors import ConfigError
 TRANSLATOR, WRITER = "en-es", "shakespeare"
 MINUTES, CLIENTS, QUESTIONS = 60.0, 64, 40
 WAIT = 120.0  # seconds for an answer
-FAULT_SHARE = 0.4  # of what a client does
+FAULT_SHARE = 0.25  # of what a client does
 UNANSWERED = (OSError, http.client.HTTPException)  # no answer, or not a whole one
 
 
