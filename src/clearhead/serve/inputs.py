@@ -39,7 +39,7 @@ from clearhead.errors import DataError
 from clearhead.run import Sizes
 from clearhead.serve.errors import RequestError
 from clearhead.serve.registry import ServedModel, Service
-from clearhead.serve.security import SMALL_BODY, Limits
+from clearhead.serve.security import SMALL_BODY, Limits, in_thread
 
 if TYPE_CHECKING:
     from clearhead.data.examples import Pixels
@@ -164,7 +164,7 @@ def read_json(kind: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]
     async def read(request: Request) -> Body:
         content = await request.body()
         if len(content) > SMALL_BODY:
-            return await asyncio.to_thread(_read_json, kind, content)
+            return await in_thread(_read_json, kind, content)
         return _read_json(kind, content)
 
     return read
