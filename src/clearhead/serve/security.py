@@ -172,7 +172,7 @@ class Limits:
     texts: int = 128  # in a request
     tokens: int = 8192  # generated for a request
     work: int = 32_768  # tokens × beams of all translations of a request
-    read: int = 131_072  # tokens of all other texts of a request
+    read: int = 65_536  # tokens of all other texts of a request
     context: int = 2048  # tokens of a prompt and its continuation; less for a model with a shorter context
     seen: int = 200  # tokens of a text whose attention is returned
     pixels: int = 16_000_000  # of an image
