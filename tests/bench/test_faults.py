@@ -72,7 +72,7 @@ def test_wrong_and_lost_answers_are_found(broken: str) -> None:
     assert found.wrong[0] == "{'model': 'm', 'text': 'two'}: 'tres' instead of ['dos']"
     assert found.failures[0].startswith("503")
     assert found.lost  # it hangs up on what it cannot read
-    assert attack(broken, questions, 2, 0.5, was_down=lambda _: True).lost == []
+    assert attack(broken, questions, 2, 0.5, was_down=lambda _start, _begun: True).lost == []
 
 
 def test_a_stream_without_its_end_is_no_answer() -> None:

@@ -108,11 +108,10 @@ class Reader:
                 ["bash", "-c", f"exec {line}"], cwd=self.folder, env=self.environment, stdout=log, stderr=log
             )
         self.servers.append(server)
-        route = "/health" if verb == "serve" else "/studio/"
         deadline = time.monotonic() + SECONDS
         while True:
             with contextlib.suppress(OSError):
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[verb]}{route}", timeout=SECONDS) as answer:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[verb]}/health", timeout=SECONDS) as answer:
                     assert answer.status == 200
                 return ":"
             log_text = (self.folder / "server.log").read_text(encoding="utf-8")

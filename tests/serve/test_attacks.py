@@ -236,6 +236,20 @@ def test_costly_jobs_are_not_computed_in_one_batch() -> None:
     assert batches == [3, 3, 1]
 
 
+def test_a_wide_search_is_not_passed_by_for_ever() -> None:
+    """Rows that came later wait until it has its rows, but other jobs do not."""
+    worker = Worker("rows", Limits(rows=7), Metrics())
+    log: list[str] = []
+    worker._waiting = [Job("wide", "wide", steps_of(1, log), rows=5), Job("row", "row", steps_of(1, log), rows=1)]
+    other = Job("other", "other", steps_of(1, log))
+    assert worker._first(room=7) is worker._waiting[0]
+    assert worker._first(room=4) is None
+    worker._waiting.append(other)
+    assert worker._first(room=4) is other
+    worker._waiting = []
+    worker.close(WAIT)
+
+
 def test_closing_does_not_wait_for_a_step_that_does_not_end() -> None:
     log: list[str] = []
     go = threading.Event()
@@ -256,7 +270,7 @@ def test_a_translation_whose_client_left_is_not_computed_to_its_end(
     load_service = Service.load
     monkeypatch.setattr(Service, "load", lambda *each: services.append(load_service(*each)) or services[-1])
     with open_service("translator", work=10**9, characters=10**6) as address:
-        texts = ["we are eating bread and drinking water near the old house . " * 300] * 100
+        texts = ["we are eating bread and drinking water near the old house . " * 60] * 100
         body = json.dumps({"model": "translator", "text": texts, "beams": 1, "temperature": temperature}).encode()
         worker = services[0].models["translator"].worker
         with closing(socket.create_connection(place(address))) as connection:

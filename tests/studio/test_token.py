@@ -73,14 +73,20 @@ def test_a_service_without_a_page_takes_no_token_from_a_link(service: Service, t
     assert client.get("/studio/", headers={"cookie": f"clearhead-8765={TOKEN}"}).status_code == 401
 
 
-def test_every_studio_has_a_token_of_its_own(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_folder_of_runs_has_a_token_of_its_own(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     links: list[str] = []
     monkeypatch.setattr("clearhead.studio.app.run_server", lambda _server, _limits, listening: listening.close())
-    for _ in range(2):
-        open_studio(service, Runs(tmp_path), 0, links.append)
-    first, second = (link.partition("/studio/?token=")[2] for link in links)
+    for folder in ("a", "b", "a"):
+        open_studio(service, Runs(tmp_path / folder), 0, links.append)
+    first, second, third = (link.partition("/studio/?token=")[2] for link in links)
     assert min(len(first), len(second)) >= 32
-    assert first != second
+    assert first == third != second  # a page reconnects to a Studio that was started again
+    file = tmp_path / "a/.studio/token"
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o644)
+    assert Runs(tmp_path / "a").token() != first  # others could have read it
 
 
 # --- uploads ---
@@ -95,6 +101,12 @@ def test_no_upload_replaces_another(tmp_path: Path) -> None:
     assert runs.upload("a+b.txt", b"another") == "a+b-2.txt"
     assert runs.upload("a+b.txt", b"a+b.txt") == "a+b.txt"  # the same file once more
     assert sorted(runs.uploads()) == sorted([*kept, "a+b-2.txt"])
+
+
+def test_an_upload_is_not_taken_for_json(client: TestClient) -> None:
+    book = b'"Who is there?", he said, [and] waited.\n' * 20_011
+    answer = client.put("/studio/api/runs/uploads/book.txt", content=book, headers={"authorization": f"Bearer {TOKEN}"})
+    assert (answer.status_code, answer.json()) == (200, {"name": "book.txt"})
 
 
 @pytest.mark.parametrize("task", ["caption", "vision"])

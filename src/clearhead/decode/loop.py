@@ -24,7 +24,6 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from itertools import chain
 from random import Random
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -54,10 +53,13 @@ def generate(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -
     return finish(generation_steps(model, state, prompts, settings))
 
 
-def generation_steps(model: Stepper, state: Any, prompts: Prompts, settings: Settings) -> Steps[list[list[Hypothesis]]]:
-    """What `generate` returns, step by step; a search of the model's own is one step."""
+def generation_steps(
+    model: Stepper, state: Any, prompts: Prompts, settings: Settings, work: int | None = None
+) -> Steps[list[list[Hypothesis]]]:
+    """What `generate` returns, step by step; a search of the model's own is one step, if it is within `work`."""
     can_search = getattr(model, "can_search", None)
-    if can_search is not None and can_search(state, prompts, settings):
+    cost = sum(prompts.limits(settings)) * settings.beam_width
+    if can_search is not None and (work is None or cost <= work) and can_search(state, prompts, settings):
         found: list[list[Hypothesis]] = model.search(state, prompts, settings)  # type: ignore[attr-defined]
         return found
     rows, loop = prompts.rows(settings), TokenLoop(model, prompts.device)
@@ -400,7 +402,7 @@ def batch_steps(
     work: int | None = None,
     row_seeds: Sequence[int] | None = None,
 ) -> Steps[list[list[Hypothesis]]]:
-    """What `generate_batch` returns, step by step; `work` limits the tokens × beams of a batch, and so of a step."""
+    """What `generate_batch` returns, step by step; `work` limits the tokens × beams of a step."""
     device = next(model.parameters()).device
 
     def compute(indices: Sequence[int]) -> Steps[list[list[Hypothesis]]]:
@@ -411,27 +413,28 @@ def batch_steps(
         stopped = [torch.tensor([*sources[i], *end]) for i in indices]
         with torch.inference_mode():
             state = model.start(pad_sequence(stopped, batch_first=True, padding_value=special.pad).to(device))  # (B, S)
-        found = yield from generation_steps(model, state, prompts, settings)
+        found = yield from generation_steps(model, state, prompts, settings, work)
         return found
 
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
     costs = [source_limit(source, settings) * settings.beam_width for source in sources]
     batches = list(_batches(order, costs, rows, work))
-    found: list[list[list[Hypothesis]]] = []
-    if threads > 1 and len(batches) > 1:
-        running: deque[Future[list[list[Hypothesis]]]] = deque()
-        for batch in batches:
-            running.append(_pool(threads).submit(lambda batch: finish(compute(batch)), batch))
-            if len(running) == threads:
-                found.append(running.popleft().result())
-                yield
-        found += [each.result() for each in running]
-    else:
-        for batch in batches:
-            found.append((yield from compute(batch)))
+    parallel = threads > 1 and len(batches) > 1
+    found: dict[int, list[Hypothesis]] = {}  # by the index of the source
+    running: deque[tuple[list[int], Future[list[list[Hypothesis]]]]] = deque()
+    for batch in batches:
+        if parallel and (work is None or costs[batch[0]] <= work):
+            running.append((batch, _pool(threads).submit(lambda batch: finish(compute(batch)), batch)))
+        else:
+            found.update(zip(batch, (yield from compute(batch)), strict=True))
             yield
-    by_source = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
-    return [by_source[i] for i in range(len(sources))]
+        if len(running) == threads:
+            first, computed = running.popleft()
+            found.update(zip(first, computed.result(), strict=True))
+            yield
+    for batch, computed in running:
+        found.update(zip(batch, computed.result(), strict=True))
+    return [found[i] for i in range(len(sources))]
 
 
 def _batches(order: Sequence[int], costs: Sequence[int], rows: int, work: int | None) -> Iterator[list[int]]:

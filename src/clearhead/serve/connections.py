@@ -21,6 +21,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearhead.serve.security import Limits
 
+MIN_RATE = 1000  # bytes a second that a client must read of a response
+
 
 def timeout_protocol(limits: Limits) -> type[H11Protocol]:
     """Return uvicorn's protocol with timeouts for idle connections, unfinished headers and unread responses."""
@@ -29,7 +31,8 @@ def timeout_protocol(limits: Limits) -> type[H11Protocol]:
         """Closes a connection without a request, and aborts one that does not take its response."""
 
         idle_since: float = 0.0
-        unread: asyncio.TimerHandle | None = None  # the end of a client that does not read
+        unsent: int = 0  # bytes of responses, at the last check
+        reading: asyncio.TimerHandle | None = None  # the next check whether the client reads
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -44,31 +47,44 @@ def timeout_protocol(limits: Limits) -> type[H11Protocol]:
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self.unread = self.loop.call_later(limits.patience, self.abort)
+            self.watch()
 
         def resume_writing(self) -> None:
             super().resume_writing()
-            if self.unread is not None:
-                self.unread.cancel()
-                self.unread = None
+            if self.reading is not None:
+                self.reading.cancel()
+                self.reading = None
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            if self.transport.is_closing():
+                self.watch()
 
         def close_if_idle(self, last_cycle: Any) -> None:
             """Close if no request came since the last check and none is in progress; else check again later."""
             if self.transport.is_closing():
-                self.abort()
+                self.watch()
                 return
             if self.is_idle and self.cycle is last_cycle:
                 self.transport.close()
             self.loop.call_later(limits.patience, self.close_if_idle, self.cycle)
 
+        def watch(self) -> None:
+            """Check later how much the client has read of what is there now."""
+            self.unsent = self.transport.get_write_buffer_size()
+            if self.unsent and self.reading is None:
+                self.reading = self.loop.call_later(limits.patience, self.abort_if_unread)
+
+        def abort_if_unread(self) -> None:
+            self.reading = None
+            if self.transport.get_write_buffer_size() > self.unsent - MIN_RATE * limits.patience:
+                self.abort()
+            else:
+                self.watch()
+
         def on_response_complete(self) -> None:
             self.idle_since = time.monotonic()
             super().on_response_complete()
-
-        def shutdown(self) -> None:
-            super().shutdown()
-            if self.transport.is_closing():
-                self.loop.call_later(limits.patience, self.abort)
 
         def abort(self) -> None:
             """End the connection now, and drop what is not sent: neither this process nor the system keeps it."""

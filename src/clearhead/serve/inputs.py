@@ -39,7 +39,7 @@ from clearhead.errors import DataError
 from clearhead.run import Sizes
 from clearhead.serve.errors import RequestError
 from clearhead.serve.registry import ServedModel, Service
-from clearhead.serve.security import SMALL_BODY, Limits
+from clearhead.serve.security import SMALL_BODY, Limits, in_thread
 
 if TYPE_CHECKING:
     from clearhead.data.examples import Pixels
@@ -59,9 +59,9 @@ def _check_prompt(prompt: Any) -> Any:
         return prompt
     if not isinstance(prompt, list):
         raise _wrong_prompt("it is neither a text nor a list")
-    kind = type(prompt[0]) if prompt else str
+    kind: type[Any] = type(prompt[0]) if prompt else str
     for place, item in enumerate(prompt):
-        if type(item) is not kind or kind not in (str, int, list) or (kind is int and item < 0):
+        if type(item) is not kind or kind not in (str, int, list) or (kind is int and int(item) < 0):
             raise _wrong_prompt(f"item {place} is {_shortened(item)}")
         for inner, token in enumerate(item if kind is list else ()):
             if type(token) is not int or token < 0:
@@ -76,8 +76,9 @@ def _wrong_prompt(what: str) -> PydanticCustomError:
 
 def _shortened(value: Any) -> str:
     """How a value of JSON begins."""
-    shown = json.dumps(value[:20] if isinstance(value, str) else value) if not isinstance(value, list | dict) else ""
-    return shown[:40] if shown else {list: "a list", dict: "an object"}[type(value)]
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    return json.dumps(value[:20] if isinstance(value, str) else value)[:40]
 
 
 Prompt = Annotated[
@@ -163,7 +164,7 @@ def read_json(kind: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]
     async def read(request: Request) -> Body:
         content = await request.body()
         if len(content) > SMALL_BODY:
-            return await asyncio.to_thread(_read_json, kind, content)
+            return await in_thread(_read_json, kind, content)
         return _read_json(kind, content)
 
     return read

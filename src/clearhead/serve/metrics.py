@@ -120,6 +120,12 @@ class MeasureRequests:
             seconds, route = time.perf_counter() - start, getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(route=route, status=str(status)).inc()
             self.metrics.seconds.labels(route=route).observe(seconds)
-            fields = {"request": name, "client": scope.get("clearhead.client"), "method": scope["method"]}
-            fields |= {"path": scope["path"], "status": status, "seconds": round(seconds, 4)}
-            access_log.info("%s %s %s", scope["method"], scope["path"], status, extra={"fields": fields})
+            if access_log.isEnabledFor(logging.INFO):
+                _log(scope, name, status, seconds)
+
+
+def _log(scope: Scope, name: str, status: int, seconds: float) -> None:
+    method, path = scope["method"], scope["path"]
+    fields = {"request": name, "client": scope.get("clearhead.client"), "method": method, "path": path}
+    fields |= {"status": status, "seconds": round(seconds, 4)}
+    access_log.info("%s %s %s", method, path, status, extra={"fields": fields})

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clearhead import Model
 
 
-PAUSE = 0.001  # seconds, for each other stream
+PAUSE = 0.002  # seconds, for each other stream
 
 
 class ServedModel:
@@ -38,8 +38,8 @@ class ServedModel:
         self.loaded = int(time.time())
         self.streams = 0  # texts that are being sent as they come
         self.worker = Worker(name, limits, metrics)
-        if model.verb == "generate":
-            self.merges  # noqa: B018 - compiles native code, before the first request
+        # Whether texts that begin at different times share a step: with native code, which is compiled now if need be.
+        self.merges = model.verb == "generate" and hasattr(model.engines.stepper(COMPILE_MIN_TEXTS), "merge")
 
     @cached_property
     def token_texts(self) -> list[str]:
@@ -56,11 +56,6 @@ class ServedModel:
         """Tokens that a language model looks back at, also in a short text: so all texts can share a step."""
         found: int | None = self.model.window(sys.maxsize)
         return found
-
-    @cached_property
-    def merges(self) -> bool:
-        """Whether texts that were begun at different times are generated in one step."""
-        return hasattr(self.model.engines.stepper(COMPILE_MIN_TEXTS), "merge")
 
     def pause(self) -> float:
         """Seconds between two events of a stream: many streams send fewer and longer ones."""
@@ -95,8 +90,9 @@ class ServedModel:
 
     def predict(self, items: Sequence[Any]) -> list[Job]:
         """The answer to each item as JSON, with default settings."""
-        sizes = [len(item) if isinstance(item, str) else 0 for item in items]
-        return self._submit_alike("predict", items, self.model.predict_batch, sizes)
+        least = STEP_WORK // 8 if self.model.generates else 0
+        costs = [max(least, len(item) if isinstance(item, str) else 0) for item in items]
+        return self._submit_alike("predict", items, self.model.predict_batch, costs)
 
     def embed(self, rows: Sequence[Sequence[int]]) -> list[Job]:
         """A vector for each row of ids."""

@@ -14,11 +14,13 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers
@@ -29,9 +31,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from clearhead.errors import ConfigError
 from clearhead.serve.errors import RequestError
 
+T = TypeVar("T")
+
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 PUBLIC_PATHS = frozenset({"/health", "/ready"})  # answered without a token
 QUOTE = ord('"')
+READERS = ThreadPoolExecutor(2, "clearhead bodies")
 SMALL_BODY = 16_000  # bytes that are read in the event loop: to pass them to a thread takes longer
 NEED_TOKEN = "this service needs its token: send the header Authorization: Bearer TOKEN"
 NEED_LINK = "this page needs its token: open the link that clearhead studio has printed"
@@ -167,7 +172,7 @@ class Limits:
     texts: int = 128  # in a request
     tokens: int = 8192  # generated for a request
     work: int = 32_768  # tokens × beams of all translations of a request
-    read: int = 131_072  # tokens of all other texts of a request
+    read: int = 65_536  # tokens of all other texts of a request
     context: int = 2048  # tokens of a prompt and its continuation; less for a model with a shorter context
     seen: int = 200  # tokens of a text whose attention is returned
     pixels: int = 16_000_000  # of an image
@@ -237,7 +242,7 @@ class Guard:
                 return
             headers = Headers(scope=scope)
             name = self.access.check(scope["method"], scope["path"], headers)
-            scope["clearhead.client"] = client = name or (scope["client"] or ("",))[0]
+            scope["clearhead.client"] = client = name or (scope.get("client") or ("",))[0]
             if scope["path"] in PUBLIC_PATHS:
                 await self.app(scope, receive, send)
                 return
@@ -252,8 +257,9 @@ class Guard:
         body = await self._read(receive, headers)
         self._held += len(body)
         try:
-            if len(body) > SMALL_BODY and not headers.get("content-type", "").startswith("multipart/form-data"):
-                await asyncio.to_thread(check_items, body, self.limits.items, self.limits.strings)
+            is_form = headers.get("content-type", "").startswith("multipart/form-data")
+            if len(body) > SMALL_BODY and scope["method"] == "POST" and not is_form:  # it is read as JSON
+                await in_thread(check_items, body, self.limits.items, self.limits.strings)
             await self.app(scope, _replay(body, receive), send)
         finally:
             self._held -= len(body)
@@ -286,6 +292,11 @@ class Guard:
         if self._held + size > self.limits.bodies:
             message = "the service holds as many requests as its memory allows; try again later"
             raise RequestError(429, "busy", message, {"Retry-After": "1"})
+
+
+async def in_thread(read: Callable[..., T], *arguments: Any) -> T:
+    """What a function returns that reads a large body; few at a time, so that many of them do not delay other work."""
+    return await asyncio.get_running_loop().run_in_executor(READERS, read, *arguments)
 
 
 # A string (group 1 is its end), or what stands before a value. Possessive, so that a long string takes no memory.

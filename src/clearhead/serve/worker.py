@@ -33,7 +33,7 @@ from clearhead.serve.security import Limits
 
 T = TypeVar("T")
 
-STEP_WORK = 4096  # what jobs of one batch may cost together: about a second
+STEP_WORK = 8192  # what jobs of one batch may cost together: about a second
 
 
 # --- the thread ---
@@ -102,7 +102,7 @@ class _Batch:
     @property
     def seconds(self) -> float:
         """What the request has had that has had the least."""
-        return min(job.share.seconds for job in self.jobs if job.pending)
+        return min((job.share.seconds for job in self.jobs if job.pending), default=0.0)
 
 
 class Worker:
@@ -183,12 +183,13 @@ class Worker:
         self._thread.join(seconds)
 
     def _work(self) -> None:
+        steps = self.metrics.steps.labels(model=self.name)
         while self._wait():
             batch = self._next_batch()
             if batch is not None and not self._advance(batch):
                 self._batches.remove(batch)
             for loop in self._loops:
-                self.metrics.steps.labels(model=self.name).observe(len(loop.rows))
+                steps.observe(len(loop.rows))
                 loop.step()
             self._loops = [loop for loop in self._loops if loop.active]
 
@@ -208,8 +209,7 @@ class Worker:
         room = self.limits.rows - self._rows
         with self._changed:
             self._waiting = [job for job in self._waiting if job.pending]
-            fitting = (job for job in self._waiting if job.rows <= room or room == self.limits.rows)
-            first = min(fitting, key=lambda job: job.share.seconds, default=None)
+            first = self._first(room)
             if first is None or (begun is not None and begun.seconds <= first.share.seconds):
                 return begun
             taken = self._alike(first, room)
@@ -221,6 +221,14 @@ class Worker:
         batch, self._began = _Batch(taken), True
         self._batches.append(batch)
         return batch
+
+    def _first(self, room: int) -> Job | None:
+        """The waiting job of the request that has had the least; one that needs more rows than are free waits."""
+        waiting = sorted(self._waiting, key=lambda job: job.share.seconds)
+        joining = next((job for job in waiting if job.rows), None)
+        if joining is not None and joining.rows > room and room < self.limits.rows:
+            return next((job for job in waiting if not job.rows), None)  # no other row passes it by
+        return waiting[0] if waiting else None
 
     def _alike(self, first: Job, room: int) -> list[Job]:
         """A job and those that are computed with it, as far as there is room; requests that had less come first."""

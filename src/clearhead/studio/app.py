@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -70,9 +69,9 @@ def make_studio(service: Service, runs: Runs, address: Address, cookie: str | No
 def open_studio(service: Service, runs: Runs, port: int, on_ready: Callable[[str], None]) -> None:
     """Serve the Studio to this machine until SIGINT or SIGTERM; `on_ready` gets its link when it can be opened.
 
-    The link has a token: the page can start programs, and other users of this machine can reach its port, too.
+    The link has the token of the runs: the page starts programs, and other users of this machine can reach the port.
     """
-    address = Address(port=port, token=secrets.token_urlsafe(24))
+    address = Address(port=port, token=runs.token())
     listening = address.listen()
     url = address.url(listening)
     on_ready(f"{url}/studio/?token={address.token}")

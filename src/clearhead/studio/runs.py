@@ -4,6 +4,7 @@
     RUNS/.studio/NAME.json                 how it was started, and its process id
     RUNS/.studio/NAME.log                  its output
     RUNS/.studio/uploads/                  uploaded files
+    RUNS/.studio/token                     what a client must know
 
 A training does not need the server: it continues when the server is killed, and a server that is started on the same
 folder finds it again. A training holds its log locked while it runs; that is how its state is known. The routes to
@@ -17,6 +18,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -116,6 +118,18 @@ class Runs:
         self._write(replace(record, paused=False, stopped=True))
         os.kill(record.pid, signal.SIGTERM)
         os.kill(record.pid, signal.SIGCONT)  # a suspended process handles SIGTERM only when it continues
+
+    def token(self) -> str:
+        """The token of a Studio on this folder, in a file of its owner: a page reconnects to a Studio started again."""
+        path = self.notes / "token"
+        if path.is_file() and not path.stat().st_mode & 0o077:
+            return path.read_text(encoding="ascii")
+        self.notes.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # others could have read it
+        token = secrets.token_urlsafe(24)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(token)
+        return token
 
     # --- state ---
 
@@ -326,9 +340,10 @@ def attention(name: Name, runs: RunsDep) -> Document:
 async def use(name: Name, runs: RunsDep, service: ServiceDep) -> Document:
     """Load the model of a finished training under the name of its run."""
     path = runs.finished(name)
-    model = await asyncio.to_thread(load, path)
     if name not in service.models:
-        service.models[name] = ServedModel(name, model, service.limits, service.metrics)
+        model = await asyncio.to_thread(load, path)
+        served = await asyncio.to_thread(ServedModel, name, model, service.limits, service.metrics)
+        service.models.setdefault(name, served)
     return runs.describe(name)
 
 

@@ -224,9 +224,11 @@ class Translator(GeneratingPredictor, task=Translate):
         self.engines.on_note = on_note
         settings = settings or Settings(beam_width=4)
         whole = self.tokenizer.encode_batch([text.strip() for text in texts])
-        parts = [
-            self._parts(text, ids, first + i, on_note) for i, (text, ids) in enumerate(zip(texts, whole, strict=True))
-        ]
+        parts: list[list[list[int]]] = []
+        for number, (text, ids) in enumerate(zip(texts, whole, strict=True), first):
+            parts.append(self._parts(text, ids, number, on_note))
+            if len(parts[-1]) > 1:  # to split a long text takes a while
+                yield
         sources = [[*self.tokenizer.prefix, *ids] for each in parts for ids in each]
         seeds = [first - 1 + i + PART_SEED * k for i, each in enumerate(parts) for k in range(len(each))]
         steps = self.engines.batch_steps(sources, self.special, self._forced(settings), work, seeds)

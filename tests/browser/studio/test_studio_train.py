@@ -135,7 +135,7 @@ def test_a_killed_server_loses_nothing_and_the_page_reconnects(
     server = serve(port)
     page = browser.new_page(viewport=SIZE)
     page.set_default_timeout(1000 * PATIENCE)
-    page.goto(f"http://127.0.0.1:{port}/studio/#train?task=lm&steps={LONG}")
+    page.goto(f"http://127.0.0.1:{port}/studio/?token={runs.token()}#train?task=lm&steps={LONG}")
     page.get_by_role("button", name="Start").click()
     until(page, "document.querySelectorAll('.st-samples li').length > 0")
     [name] = runs.names()

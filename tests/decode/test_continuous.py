@@ -1,0 +1,47 @@
+"""Continuous batching: texts that begin at different times, with different settings, are generated in one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.serve.setting import CHARACTERS, make
+
+from clearhead import load
+from clearhead.decode import Row, Settings, TokenLoop
+
+CASES: list[tuple[int, str, dict[str, Any]]] = [  # the step at which it joins, its prompt and settings
+    (0, "we are eat", {"temperature": 0.0}),
+    (0, "a", {"temperature": 0.8, "seed": 3}),
+    (2, "the old house with a small", {"temperature": 1.1, "seed": 5, "top_k": 7}),
+    (3, "bre", {"temperature": 0.0, "repetition_penalty": 1.5}),
+    (3, "water", {"temperature": 0.9, "seed": 2, "top_p": 0.8, "no_repeat_ngram": 2}),
+    (7, "do", {"temperature": 0.7, "seed": 11, "min_p": 0.1, "banned_tokens": (5, 9)}),
+]
+
+
+@pytest.mark.parametrize("settings", [(), ("model.positions=rotary", "model.length=19"), ("model.architecture=rnn",)])
+def test_rows_with_different_settings_share_a_step(tmp_path: Path, settings: tuple[str, ...]) -> None:
+    make(tmp_path / "writer", "lm", "char", CHARACTERS, *settings)
+    model: Any = load(tmp_path / "writer")
+    stepper = model.engines.stepper(32)
+    if not hasattr(stepper, "merge"):
+        pytest.skip("no compiler: the torch engine cannot merge states of unequal length")
+    window = model.window(10**9)
+    loop, sizes = TokenLoop(stepper), list[int]()
+    rows = [Row(model.tokenizer.encode(text), Settings(max_tokens=43, **more)) for _, text, more in CASES]
+    for step in range(200):
+        for (when, _, _), row in zip(CASES, rows, strict=True):
+            if when == step:
+                loop.add([row], stepper.start() if window is None else stepper.start(window=window))
+        if not loop.active:
+            break
+        loop.step()
+        sizes.append(len(loop.groups))
+    assert sizes[8:40] == [1] * 32  # all of them, once the last prompt is read
+    assert step < 55
+    for row, (_, text, more) in zip(rows, CASES, strict=True):
+        alone = model.engines.stream(row.prompt, model.special, Settings(max_tokens=43, **more), window)
+        ids = list(alone)
+        assert row.generated[: len(ids)] == ids, text  # without a stop token the row goes on
