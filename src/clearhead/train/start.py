@@ -240,10 +240,6 @@ def _finish(run: Run, trainer: Trainer) -> Evaluation:
     found = trainer.train()
     with trainer.ema.applied():
         weights = trainer.group.gather_full(trainer.model.state_dict())
-
-    def write() -> None:
-        save_weights(run, trainer.task.config, weights, trainer.task.meta)
-        write_card(run, trainer, found)
-
-    trainer.group.on_main(write)
+        trainer.group.on_main(lambda: save_weights(run, trainer.task.config, weights, trainer.task.meta))
+    trainer.group.on_main(lambda: write_card(run, trainer, found))
     return found
