@@ -70,10 +70,20 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     from safetensors.torch import save_file
 
     with _replacing(path) as temporary:
-        # Tied weights share memory, which safetensors refuses: each name gets its own copy.
-        save_file({name: tensor.clone() for name, tensor in tensors.items()}, temporary, dict(metadata or {}))
+        save_file(_unshared(tensors), temporary, dict(metadata or {}))
         if metadata:
             _sort_metadata(temporary)
+
+
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tied weights share memory, which safetensors refuses: each further name gets a copy."""
+    memory: set[int] = set()
+    own = {}
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        own[name] = tensor.clone() if place in memory else tensor
+        memory.add(place)
+    return own
 
 
 def _sort_metadata(path: Path) -> None:

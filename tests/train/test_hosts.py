@@ -44,6 +44,7 @@ class Hosts:
         self.folder, self.key = folder, f"ch{os.getpid()}"
         self.running: dict[int, subprocess.Popen[bytes]] = {}
         self.separate = False  # whether each has a run directory of its own
+        self.nodes = "3"  # how many machines torchrun needs
         (folder / "worker.py").write_text(WORKER, encoding="utf-8")
         (folder / "runs").mkdir()
 
@@ -79,7 +80,8 @@ class Hosts:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
         environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
         launch = [
-            *("--nnodes", "3", "--nproc-per-node", "1", "--max-restarts", "9", "--local-addr", f"10.77.0.{host}"),
+            *("--nnodes", self.nodes, "--nproc-per-node", "1", "--max-restarts", "9"),
+            *("--local-addr", f"10.77.0.{host}"),
             *("--rdzv-backend", "c10d", "--rdzv-id", self.key, "--rdzv-endpoint", "10.77.0.1:29400"),
             *("--rdzv-conf", f"is_host={is_main},last_call_timeout=1"),
         ]
@@ -194,6 +196,20 @@ def test_a_host_that_was_killed_comes_back(hosts: Hosts, strategy: str, separate
     times = [line["step"] for line in read_lines(run / "times.jsonl")]
     assert times.count(1) == 1  # it went on from a checkpoint
     assert len(times) > len(losses(run)) - 5  # and repeated some steps
+
+
+def test_two_hosts_go_on_until_the_third_comes_back(hosts: Hosts) -> None:
+    hosts.nodes = "2:3"
+    one, run, command = started(hosts, ["train.strategy=fsdp", "train.max_steps=60", "train.evaluate_every=50"])
+    hosts.until(lambda: last_step(run) > 5)
+    hosts.kill(3)
+    seen = last_step(run)
+    hosts.until(lambda: last_step(run) > seen + 8)  # a checkpoint of two later
+    hosts.start(3, *command)
+    hosts.wait()
+    assert_alike(run, one)
+    shards = {len(list(path.glob("weights/*"))) for path in (run / "checkpoints").glob("step-*")}
+    assert shards == {2, 3}
 
 
 def test_a_link_that_was_cut_for_longer_than_the_timeout(hosts: Hosts) -> None:

@@ -35,7 +35,7 @@ from clearhead.config import TrainConfig
 from clearhead.errors import ClearheadError, ConfigError
 from clearhead.files import write_text
 from clearhead.tasks.base.share import Share
-from clearhead.train.device import resolve_device
+from clearhead.train.device import resolve_device, return_freed_memory
 
 Result = TypeVar("Result")
 
@@ -197,6 +197,7 @@ class ProcessGroup(Share):
         if self.world_size > 1 and any(isinstance(module, _BatchNorm) for module in model.modules()):
             raise ConfigError("model.norm=batch needs a whole batch in one process; choose layer or rms")
         if self.sharded:
+            return_freed_memory()
             _fully_shard(model)
 
     def data_parallel(self, model: nn.Module, device: torch.device) -> nn.Module:
@@ -212,14 +213,15 @@ class ProcessGroup(Share):
         return nullcontext() if enabled or not isinstance(model, DistributedDataParallel) else model.no_sync()
 
     def gather_full(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Full copies on the CPU in the main process, {} in the others; every process must call it."""
-        if not self.sharded:
-            return cpu_copy(tensors) if self.is_main else {}
+        """Full tensors on the CPU in the main process, {} in the others; every process must call it.
+
+        What is full and on the CPU already is not copied.
+        """
         gathered = {}
         for name, tensor in tensors.items():
-            full = full_tensor(tensor)
+            full = full_tensor(tensor.detach())
             if self.is_main:
-                gathered.update(cpu_copy({name: full}))
+                gathered[name] = full.cpu()
         return gathered
 
     def scatter(self, tensors: Mapping[str, Tensor], like: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
@@ -289,9 +291,3 @@ def with_weights(model: nn.Module, tensors: Mapping[str, Tensor], device: torch.
 def _touched(path: Path) -> Path:
     path.touch()
     return path
-
-
-@torch.no_grad()
-def cpu_copy(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies on the CPU that training does not change any more."""
-    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}

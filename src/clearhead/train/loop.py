@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -34,7 +35,13 @@ from clearhead.train.checkpoints import Checkpoint
 from clearhead.train.device import Device
 from clearhead.train.distributed import ProcessGroup, full_tensor, with_weights, without_weights
 from clearhead.train.ema import EMA
-from clearhead.train.optimizers import load_optimizer_state, make_optimizers, optimizer_state, set_learning_rates
+from clearhead.train.optimizers import (
+    load_optimizer_state,
+    make_optimizers,
+    optimizer_state,
+    parameter_name,
+    set_learning_rates,
+)
 from clearhead.train.schedules import Progress, factor
 
 MIN_STEPS = 10  # between two evaluations that are evenly spread
@@ -204,9 +211,12 @@ class Trainer:
         """This process's rows of a batch and the weight 1; if there are none, a dummy row with weight 0."""
         if not self.task.row_by_row:
             return self.group.local_rows(self.task.batch(examples))
-        if len(examples):
-            return self.task.batch(examples), 1
-        return self.task.batch(self.cursor.read(self.cursor.plan(0)[0][:1])), 0
+        return (self.task.batch(examples), 1) if len(examples) else (self.task.batch(self._first_example), 0)
+
+    @cached_property
+    def _first_example(self) -> Examples:
+        """The one that a process computes in vain where a batch has no rows for it: all must call the model."""
+        return self.cursor.read(self.cursor.plan(0)[0][:1])
 
     def _diverged(self, loss: float) -> str:
         kept = self._kept()
@@ -334,8 +344,8 @@ class Trainer:
     def _load(self, checkpoint: sharded.Found) -> None:
         own = self.model.state_dict()
         self._load_weights(checkpoint.shards("weights", own.get, self.group))
-        of_parameter = lambda name: own.get(name.split(".", 2)[2])  # noqa: E731 - 0.exp_avg.blocks.1.weight
-        load_optimizer_state(self.optimizers, checkpoint.shards("optimizer", of_parameter, self.group))
+        optimizer = checkpoint.shards("optimizer", lambda name: own.get(parameter_name(name)), self.group)
+        load_optimizer_state(self.optimizers, optimizer)
         self.ema.load_state_dict(checkpoint.shards("average", own.get, self.group))
         self.step, state = checkpoint.step, checkpoint.state
         self.cursor.restore(state["cursor"])

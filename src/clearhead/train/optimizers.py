@@ -73,6 +73,11 @@ def optimizer_state(optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
     }
 
 
+def parameter_name(name: str) -> str:
+    """The parameter that a tensor of `optimizer_state` belongs to: 0.exp_avg.blocks.1.weight -> blocks.1.weight."""
+    return name.split(".", 2)[2]
+
+
 def load_optimizer_state(optimizers: Sequence[Optimizer], tensors: Mapping[str, Tensor]) -> None:
     """Restore `optimizer_state` into optimisers of a model with the same names and shapes."""
     _check_tensors(optimizers, tensors)

@@ -341,13 +341,13 @@ def _finish(run: Run, trainer: Trainer, own: Own) -> Evaluation:
     with trainer.ema.applied():
         weights = trainer.group.gather_full(trainer.own_weights())
 
-    def write() -> None:
-        if trainer.adapter is not None:
-            trainer.adapter.save(run, weights, trainer.task.meta)
-        else:
-            network = None if own.model is None else trainer.model
-            save_weights(run, trainer.task.config, weights, trainer.task.meta, network=network)
-        write_card(run, trainer, found)
+        def write() -> None:
+            if trainer.adapter is not None:
+                trainer.adapter.save(run, weights, trainer.task.meta)
+            else:
+                network = None if own.model is None else trainer.model
+                save_weights(run, trainer.task.config, weights, trainer.task.meta, network=network)
 
-    trainer.group.on_main(write)
+        trainer.group.on_main(write)
+    trainer.group.on_main(lambda: write_card(run, trainer, found))
     return found
