@@ -84,20 +84,26 @@ def plan_training(
     """Read the data, and choose every setting that the user did not give by the task's recipe."""
     start, callbacks = time.perf_counter(), callbacks or Callbacks()
     task = TASKS[config.task]
-    workspace = Workspace(Path(), on_phase=callbacks.on_phase)
-    dataset = read_dataset(config, task.data_kind, workspace)
-    if (count := example_count(dataset)) is not None:
-        if count < FEWEST:
-            few = f"has {count} example{'s' * (count != 1)}, and a training needs at least {FEWEST}"
-            raise DataError(f"{few}; hundreds are a start", path=config.data.path)
-        if count < SMALL and config.data.validation is None:
-            config = override_config(config, [f"data.validation={min(0.2, FEW_HELD_OUT / count):g}"])
-            dataset = read_dataset(config, task.data_kind, workspace)
+    config, dataset = read_enough(config, Workspace(Path(), on_phase=callbacks.on_phase))
     for note in data_notes(dataset):
         callbacks.on_note(note)
     config, note = choose(with_absolute_path(config), task.facts(dataset), given, size)
     callbacks.on_note(note)
     return Plan(config, dataset, time.perf_counter() - start)
+
+
+def read_enough(config: AnyConfig, workspace: Workspace) -> tuple[AnyConfig, AnyDataset]:
+    """The data, and the configuration that holds out more of little data; too little is refused."""
+    kind = TASKS[config.task].data_kind
+    dataset = read_dataset(config, kind, workspace)
+    count = example_count(dataset)
+    if count is not None and count < FEWEST:
+        few = f"has {count} example{'s' * (count != 1)}, and a training needs at least {FEWEST}"
+        raise DataError(f"{few}; hundreds are a start", path=config.data.path)
+    if count is None or count >= SMALL or config.data.validation is not None:
+        return config, dataset
+    config = override_config(config, [f"data.validation={min(0.2, FEW_HELD_OUT / count):g}"])
+    return config, read_dataset(config, kind, workspace)
 
 
 def example_count(dataset: AnyDataset) -> int | None:
