@@ -125,6 +125,10 @@ class TrainConfig(Section):
             raise ConfigError("schedule=inverse_sqrt falls from where the warm-up ends: warmup must be above 0")
         if self.max_steps is None and self.max_minutes is None:
             raise ConfigError("nothing ends the training: give max_steps or max_minutes")
+        return self
+
+    @model_validator(mode="after")
+    def _adapter_fits(self) -> Self:
         if self.adapter is not None and self.start_from is None:
             raise ConfigError(f"adapter={self.adapter} needs a trained model beside it: give start_from=RUN")
         if self.adapter is not None and self.freeze:

@@ -3,6 +3,7 @@
 config.yaml         what it was made from, with every default
 tokenizer.json      text <-> ids (where there is text)
 model.safetensors   the weights; its metadata holds sizes and labels
+adapter.safetensors, base.json    instead of it, for an adapter: what was trained, and the model it belongs to
 metrics.jsonl       one line for each measurement
 attention/          the attention of one validation example, at each evaluation
 times.jsonl         the seconds of training up to each step

@@ -146,7 +146,7 @@ class Runs:
         record = self.record(name)
         if self._alive(name):
             return "paused" if record.paused else "running"
-        if (self.folder / name / "model.safetensors").is_file():
+        if any((self.folder / name / file).is_file() for file in ("model.safetensors", "adapter.safetensors")):
             return "finished"
         return "stopped" if record.stopped else "failed"
 

@@ -90,15 +90,11 @@ def plan_training(
     task = TASKS[config.task]
     workspace = Workspace(Path(), on_phase=callbacks.on_phase)
     dataset = read_dataset(config, task.data_kind, workspace)
-    if (count := example_count(dataset)) is not None:
-        if count < FEWEST:
-            few = f"has {count} example{'s' * (count != 1)}, and a training needs at least {FEWEST}"
-            raise DataError(f"{few}; hundreds are a start", path=config.data.path)
-        if count < SMALL and config.data.validation is None:
-            config = override_config(config, [f"data.validation={min(0.2, FEW_HELD_OUT / count):g}"])
-            dataset = read_dataset(config, task.data_kind, workspace)
     for note in data_notes(dataset):
         callbacks.on_note(note)
+    if (count := example_count(dataset)) is not None and count < SMALL:
+        config, dataset = hold_out_more(config, dataset, count, workspace)
+        callbacks.on_note(few_note(dataset, count))
     config, note = choose(with_absolute_path(config), task.facts(dataset), given, size)
     callbacks.on_note(note)
     return Plan(config, dataset, time.perf_counter() - start)
@@ -126,6 +122,26 @@ def _data_files(run: Run, config: AnyConfig) -> dict[str, str]:
     return fingerprints(resolve(data.path, ReadOptions(data.encoding, data.source, data.target)), run.path)
 
 
+def hold_out_more(
+    config: AnyConfig, dataset: AnyDataset, count: int, workspace: Workspace
+) -> tuple[AnyConfig, AnyDataset]:
+    """The configuration that holds out more of little data, and the data; too little is refused."""
+    if count < FEWEST:
+        few = f"has {count} example{'s' * (count != 1)}, and a training needs at least {FEWEST}"
+        raise DataError(f"{few}; hundreds are a start", path=config.data.path)
+    if config.data.validation is not None:
+        return config, dataset
+    config = override_config(config, [f"data.validation={min(0.2, FEW_HELD_OUT / count):g}"])
+    return config, read_dataset(config, TASKS[config.task].data_kind, workspace)
+
+
+def few_note(dataset: AnyDataset, count: int) -> str:
+    """A sentence about how few examples there are to judge by."""
+    held_out = len(list(dataset.validation))
+    worth = f", so one of them is {1 / max(1, held_out):.0%} of a score" if held_out < FEW_HELD_OUT else ""
+    return f"{held_out} of {count} examples are held out for validation{worth}"
+
+
 def example_count(dataset: AnyDataset) -> int | None:
     """The number of examples; None for running text."""
     return None if dataset.kind == "text" else len(list(dataset.train)) + len(list(dataset.validation))
@@ -141,9 +157,6 @@ def data_notes(dataset: AnyDataset) -> Iterator[str]:
     """What was read, and what looks wrong in it."""
     if dataset.columns:
         yield f"{dataset.origin}: {dataset.columns}"
-    if (count := example_count(dataset)) and (held_out := len(list(dataset.validation))) < FEW_HELD_OUT:
-        each = f"so one of them is {1 / max(1, held_out):.0%} of a score"
-        yield f"worth a look: only {held_out} of {count} examples are held out for validation, {each}"
     faults = faults_of(dataset)
     for fault in faults[:LISTED]:
         places = f" ({', '.join(fault.places[:3])}{', …' * (fault.count > 3)})" if fault.places else ""
