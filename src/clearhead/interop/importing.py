@@ -122,10 +122,14 @@ def report_of(imported: Imported) -> Report:
     )
 
 
-def prepare_import(path: Path, name: str | None = None) -> Imported:
+def prepare_import(path: Path, family: str | None = None) -> Imported:
     """Read a foreign model and put every tensor in its place."""
-    checkpoint = read_checkpoint(path)
-    family = family_of(checkpoint, name)
+    return prepare_checkpoint(read_checkpoint(path), family)
+
+
+def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None) -> Imported:
+    """Put every tensor of a foreign model in its place."""
+    path, family = checkpoint.source, family_of(checkpoint, name)
     try:
         plan = family.plan(checkpoint)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
