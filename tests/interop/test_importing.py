@@ -261,3 +261,22 @@ def test_what_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "is not a model in a format that Clearhead reads" in capsys.readouterr().err
     assert _run(["import", str(tmp_path / "nothing"), "--out", str(tmp_path / "run")], debug=False) == 2
     assert "there is no such file or folder" in capsys.readouterr().err
+
+
+# --- scores ---
+
+
+def test_an_imported_model_is_scored_on_data(saved: Path, tmp_path: Path) -> None:
+    import_model(saved / "llama", tmp_path / "lm")
+    (tmp_path / "text.txt").write_text("we are eating bread and the dog sees a small cat\n" * 40)
+    assert score_of(tmp_path / "lm", tmp_path / "text.txt", "perplexity") > 1
+    import_model(saved / "bert classify", tmp_path / "classify")
+    rows = "we are eating bread\tyes\nthe dog sees a cat\tno\nit was tired\tperhaps\n"
+    (tmp_path / "rows.tsv").write_text(f"text\tlabel\n{rows}")
+    classified = clearhead.load(tmp_path / "classify").classify([row.split("\t")[0] for row in rows.splitlines()])
+    right = sum(each.label == row.split("\t")[1] for each, row in zip(classified, rows.splitlines(), strict=True))
+    assert score_of(tmp_path / "classify", tmp_path / "rows.tsv", "accuracy") == pytest.approx(right / 3)
+
+
+def score_of(run: Path, data: Path, name: str) -> float:
+    return {score.name: score.value for score in clearhead.evaluate(run, data).scores}[name]

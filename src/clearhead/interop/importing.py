@@ -98,15 +98,19 @@ class Report:
         }
 
 
-def import_model(path: Path, out: Path, family: str | None = None, checks: list[str] | None = None) -> Report:
+def import_model(path: Path, out: Path, family: str | None = None) -> Report:
     """Turn a foreign model into a run directory."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
+    refuse_existing(out)
     imported = prepare_import(path, family)
     report = report_of(imported)
-    report.checks += checks or []
     write_run(imported, out, report)
     return report
+
+
+def refuse_existing(out: Path) -> None:
+    """Refuse a place that holds something, before anything is read."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
 
 
 def report_of(imported: Imported) -> Report:
