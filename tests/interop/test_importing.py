@@ -107,6 +107,38 @@ def test_a_bin_file_is_read(theirs: Path, tmp_path: Path) -> None:
     assert torch.equal(stored["stack.norm.weight"], expected["model.norm.weight"])
 
 
+def test_norms_under_their_first_names(saved: Path, tmp_path: Path) -> None:
+    """Files of 2018 call gain and shift gamma and beta."""
+    shutil.copytree(saved / "bert classify", tmp_path / "theirs")
+    tensors = load_file(tmp_path / "theirs" / "model.safetensors")
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    renamed = {
+        next((name.replace(new, first) for new, first in old.items() if name.endswith(new)), name): tensor
+        for name, tensor in tensors.items()
+    }
+    assert any(name.endswith("gamma") for name in renamed)
+    save_file(renamed, tmp_path / "theirs" / "model.safetensors", {"format": "pt"})
+    import_model(tmp_path / "theirs", tmp_path / "run")
+    stored = load_file(tmp_path / "run" / "model.safetensors")
+    assert torch.equal(stored["encoder.tokens.norm.weight"], tensors["bert.embeddings.LayerNorm.weight"])
+
+
+def test_tokens_that_a_translator_begins_with_and_never_writes(tmp_path: Path) -> None:
+    """As generation_config.json says: Marian never writes padding, BART begins with <s>."""
+    ORIGINALS["marian"].save(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "free")
+    path = tmp_path / "theirs" / "generation_config.json"
+    free = clearhead.load(tmp_path / "free")
+    first = free.generate_ids(free.prepare("we are"), max_tokens=3, beam_width=1)[0]
+    change(path, bad_words_ids=[[first]], forced_bos_token_id=97)
+    import_model(tmp_path / "theirs", tmp_path / "bound")
+    bound = clearhead.load(tmp_path / "bound")
+    ids = bound.generate_ids(bound.prepare("we are"), max_tokens=9, beam_width=1)
+    assert ids[0] == 97
+    assert first not in ids
+    assert bound.translate("we are", beam_width=1, max_tokens=9) == bound.tokenizer.decode(ids)
+
+
 def test_classify_tag_and_fill_in(saved: Path, tmp_path: Path) -> None:
     for name in ("bert classify", "bert tag", "bert masked"):
         import_model(saved / name, tmp_path / name)

@@ -36,6 +36,8 @@ from clearhead.text import Tokenizer
 
 BATCH_TOKENS = 1024  # of a language model that is evaluated or trained on
 LISTED = 5  # most names in a sentence
+_NORM_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # in files of 2018
+_OLD_NORM = re.compile(f"(?:{'|'.join(map(re.escape, _NORM_NAMES))})$")
 _LAYER = re.compile(r"blocks\.(\d+)\.")
 
 
@@ -172,8 +174,9 @@ def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None) -> Impor
 
 
 def _without_prefix(names: Mapping[str, Tensor], prefix: str) -> dict[str, str]:
-    """Names without the prefix of the body -> the names in the file."""
-    return {name.removeprefix(f"{prefix}.") if prefix else name: name for name in names}
+    """Names without the prefix of the body, and with today's names of a norm's tensors -> the names in the file."""
+    shorter = {name.removeprefix(f"{prefix}.") if prefix else name: name for name in names}
+    return {_OLD_NORM.sub(lambda old: _NORM_NAMES[old[0]], name): full for name, full in shorter.items()}
 
 
 class _View(dict[str, Tensor]):

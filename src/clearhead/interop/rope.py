@@ -48,7 +48,7 @@ def reach(settings: ForeignConfig) -> int:
     """The longest text that the model reads as it was trained to: a longrope model changes beyond it."""
     longest: int = settings.size("max_position_embeddings")
     rope = {**(settings.get("rope_scaling") or {}), **(settings.get("rope_parameters") or {})}
-    if (rope.get("rope_type") or rope.get("type")) == "longrope":
+    if (rope.get("rope_type") or rope.get("type")) in ("longrope", "su"):
         original = settings.get("original_max_position_embeddings", rope.get("original_max_position_embeddings"))
         return int(original or longest)
     return longest
@@ -122,6 +122,8 @@ _SCALINGS = {
     "llama3": _llama3,
     "yarn": _yarn,
     "longrope": _longrope,
+    "su": _longrope,  # its first name
+    "dynamic": _default,  # changes nothing up to the trained length, which is as far as the model is read
 }
 
 
