@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.interop.families.llama import Llama
-from clearhead.interop.family import FAMILIES, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig
 from clearhead.interop.rope import rotary_settings
 
 
@@ -16,7 +16,7 @@ from clearhead.interop.rope import rotary_settings
 class StableLm(Llama):
     """The names are Llama's; what differs is the `model` section."""
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         settings.require("qk_layernorm", False)
         settings.require("use_parallel_residual", False)
         head_dim = settings.size("hidden_size") // settings.size("num_attention_heads")

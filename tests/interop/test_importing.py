@@ -107,6 +107,38 @@ def test_a_bin_file_is_read(theirs: Path, tmp_path: Path) -> None:
     assert torch.equal(stored["stack.norm.weight"], expected["model.norm.weight"])
 
 
+def test_norms_under_their_first_names(saved: Path, tmp_path: Path) -> None:
+    """Files of 2018 call gain and shift gamma and beta."""
+    shutil.copytree(saved / "bert classify", tmp_path / "theirs")
+    tensors = load_file(tmp_path / "theirs" / "model.safetensors")
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    renamed = {
+        next((name.replace(new, first) for new, first in old.items() if name.endswith(new)), name): tensor
+        for name, tensor in tensors.items()
+    }
+    assert any(name.endswith("gamma") for name in renamed)
+    save_file(renamed, tmp_path / "theirs" / "model.safetensors", {"format": "pt"})
+    import_model(tmp_path / "theirs", tmp_path / "run")
+    stored = load_file(tmp_path / "run" / "model.safetensors")
+    assert torch.equal(stored["encoder.tokens.norm.weight"], tensors["bert.embeddings.LayerNorm.weight"])
+
+
+def test_tokens_that_a_translator_begins_with_and_never_writes(tmp_path: Path) -> None:
+    """As generation_config.json says: Marian never writes padding, BART begins with <s>."""
+    ORIGINALS["marian"].save(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "free")
+    path = tmp_path / "theirs" / "generation_config.json"
+    free = clearhead.load(tmp_path / "free")
+    first = free.generate_ids(free.prepare("we are"), max_tokens=3, beam_width=1)[0]
+    change(path, bad_words_ids=[[first]], forced_bos_token_id=97)
+    import_model(tmp_path / "theirs", tmp_path / "bound")
+    bound = clearhead.load(tmp_path / "bound")
+    ids = bound.generate_ids(bound.prepare("we are"), max_tokens=9, beam_width=1)
+    assert ids[0] == 97
+    assert first not in ids
+    assert bound.translate("we are", beam_width=1, max_tokens=9) == bound.tokenizer.decode(ids)
+
+
 def test_classify_tag_and_fill_in(saved: Path, tmp_path: Path) -> None:
     for name in ("bert classify", "bert tag", "bert masked"):
         import_model(saved / name, tmp_path / name)
@@ -261,3 +293,22 @@ def test_what_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "is not a model in a format that Clearhead reads" in capsys.readouterr().err
     assert _run(["import", str(tmp_path / "nothing"), "--out", str(tmp_path / "run")], debug=False) == 2
     assert "there is no such file or folder" in capsys.readouterr().err
+
+
+# --- scores ---
+
+
+def test_an_imported_model_is_scored_on_data(saved: Path, tmp_path: Path) -> None:
+    import_model(saved / "llama", tmp_path / "lm")
+    (tmp_path / "text.txt").write_text("we are eating bread and the dog sees a small cat\n" * 40)
+    assert score_of(tmp_path / "lm", tmp_path / "text.txt", "perplexity") > 1
+    import_model(saved / "bert classify", tmp_path / "classify")
+    rows = "we are eating bread\tyes\nthe dog sees a cat\tno\nit was tired\tperhaps\n"
+    (tmp_path / "rows.tsv").write_text(f"text\tlabel\n{rows}")
+    classified = clearhead.load(tmp_path / "classify").classify([row.split("\t")[0] for row in rows.splitlines()])
+    right = sum(each.label == row.split("\t")[1] for each, row in zip(classified, rows.splitlines(), strict=True))
+    assert score_of(tmp_path / "classify", tmp_path / "rows.tsv", "accuracy") == pytest.approx(right / 3)
+
+
+def score_of(run: Path, data: Path, name: str) -> float:
+    return {score.name: score.value for score in clearhead.evaluate(run, data).scores}[name]

@@ -27,7 +27,7 @@ def minilm() -> Path:
 
 
 def rxnmapper() -> Path:
-    folder = Path(os.environ.get("CLEARHEAD_MODELS", "/work/peers")) / "rxnmapper" / "rxnmapper"
+    folder = Path(os.environ.get("CLEARHEAD_MODELS", "")) / "rxnmapper" / "rxnmapper"
     found = importlib.util.find_spec("rxnmapper")
     folder = folder if found is None or found.origin is None else Path(found.origin).parent
     model = folder / "models" / "transformers" / "albert_heads_8_uspto_all_1310k"

@@ -97,7 +97,7 @@ def _known() -> str:
 # --- reading config.json ---
 
 
-class Settings:
+class ForeignConfig:
     """The values of a config.json; one that is missing or of another kind is a sentence that names it."""
 
     def __init__(self, checkpoint: Checkpoint):

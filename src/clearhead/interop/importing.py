@@ -36,6 +36,8 @@ from clearhead.text import Tokenizer
 
 BATCH_TOKENS = 1024  # of a language model that is evaluated or trained on
 LISTED = 5  # most names in a sentence
+_NORM_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # in files of 2018
+_OLD_NORM = re.compile(f"(?:{'|'.join(map(re.escape, _NORM_NAMES))})$")
 _LAYER = re.compile(r"blocks\.(\d+)\.")
 
 
@@ -98,15 +100,19 @@ class Report:
         }
 
 
-def import_model(path: Path, out: Path, family: str | None = None, checks: list[str] | None = None) -> Report:
+def import_model(path: Path, out: Path, family: str | None = None) -> Report:
     """Turn a foreign model into a run directory."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
+    refuse_existing(out)
     imported = prepare_import(path, family)
     report = report_of(imported)
-    report.checks += checks or []
     write_run(imported, out, report)
     return report
+
+
+def refuse_existing(out: Path) -> None:
+    """Refuse a place that holds something, before anything is read."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
 
 
 def report_of(imported: Imported) -> Report:
@@ -122,10 +128,14 @@ def report_of(imported: Imported) -> Report:
     )
 
 
-def prepare_import(path: Path, name: str | None = None) -> Imported:
+def prepare_import(path: Path, family: str | None = None) -> Imported:
     """Read a foreign model and put every tensor in its place."""
-    checkpoint = read_checkpoint(path)
-    family = family_of(checkpoint, name)
+    return prepare_checkpoint(read_checkpoint(path), family)
+
+
+def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None) -> Imported:
+    """Put every tensor of a foreign model in its place."""
+    path, family = checkpoint.source, family_of(checkpoint, name)
     try:
         plan = family.plan(checkpoint)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -164,8 +174,9 @@ def prepare_import(path: Path, name: str | None = None) -> Imported:
 
 
 def _without_prefix(names: Mapping[str, Tensor], prefix: str) -> dict[str, str]:
-    """Names without the prefix of the body -> the names in the file."""
-    return {name.removeprefix(f"{prefix}.") if prefix else name: name for name in names}
+    """Names without the prefix of the body, and with today's names of a norm's tensors -> the names in the file."""
+    shorter = {name.removeprefix(f"{prefix}.") if prefix else name: name for name in names}
+    return {_OLD_NORM.sub(lambda old: _NORM_NAMES[old[0]], name): full for name, full in shorter.items()}
 
 
 class _View(dict[str, Tensor]):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from torch import nn
 
-from clearhead.errors import ConfigError
 from clearhead.interop.checkpoint import FORMATS
-from clearhead.interop.importing import Imported, Report, prepare_import, report_of, write_run
+from clearhead.interop.importing import Imported, Report, prepare_import, refuse_existing, report_of, write_run
 from clearhead.interop.reference import CLASSES, compare_tensors, compare_tokens, has_reference, load_reference
 from clearhead.models.build import without_initialisation
 from clearhead.tasks import TASKS
@@ -17,8 +16,7 @@ from clearhead.tasks.base.network import tied_names
 
 def import_and_compare(path: Path, out: Path, family: str | None = None, compare: bool = True) -> Report:
     """Turn a foreign model into a run directory, and say in its card how far it is from its original."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out} exists and is not an empty folder; choose another --out")
+    refuse_existing(out)
     imported = prepare_import(path, family)
     report = report_of(imported)
     if compare and imported.plan.task in CLASSES and imported.family.in_transformers:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from clearhead.interop.family import Settings
+from clearhead.interop.family import ForeignConfig
 
 
 def rotary_settings(
-    settings: Settings,
+    settings: ForeignConfig,
     head_dim: int,
     layer_type: str | None = None,
     usual_base: float | None = None,
@@ -44,25 +44,25 @@ def rotary_settings(
     }
 
 
-def reach(settings: Settings) -> int:
+def reach(settings: ForeignConfig) -> int:
     """The longest text that the model reads as it was trained to: a longrope model changes beyond it."""
     longest: int = settings.size("max_position_embeddings")
     rope = {**(settings.get("rope_scaling") or {}), **(settings.get("rope_parameters") or {})}
-    if (rope.get("rope_type") or rope.get("type")) == "longrope":
+    if (rope.get("rope_type") or rope.get("type")) in ("longrope", "su"):
         original = settings.get("original_max_position_embeddings", rope.get("original_max_position_embeddings"))
         return int(original or longest)
     return longest
 
 
-def _default(_rope: dict[str, Any], _settings: Settings, _base: float, dim: int) -> tuple[list[float], float]:
+def _default(_rope: dict[str, Any], _settings: ForeignConfig, _base: float, dim: int) -> tuple[list[float], float]:
     return [1.0] * (dim // 2), 1.0
 
 
-def _linear(rope: dict[str, Any], _settings: Settings, _base: float, dim: int) -> tuple[list[float], float]:
+def _linear(rope: dict[str, Any], _settings: ForeignConfig, _base: float, dim: int) -> tuple[list[float], float]:
     return [float(rope["factor"])] * (dim // 2), 1.0
 
 
-def _llama3(rope: dict[str, Any], _settings: Settings, base: float, dim: int) -> tuple[list[float], float]:
+def _llama3(rope: dict[str, Any], _settings: ForeignConfig, base: float, dim: int) -> tuple[list[float], float]:
     factor, low, high = (float(rope[name]) for name in ("factor", "low_freq_factor", "high_freq_factor"))
     trained = float(rope["original_max_position_embeddings"])
     factors = []
@@ -73,7 +73,7 @@ def _llama3(rope: dict[str, Any], _settings: Settings, base: float, dim: int) ->
     return factors, 1.0
 
 
-def _yarn(rope: dict[str, Any], settings: Settings, base: float, dim: int) -> tuple[list[float], float]:
+def _yarn(rope: dict[str, Any], settings: ForeignConfig, base: float, dim: int) -> tuple[list[float], float]:
     factor = float(rope["factor"])
     trained = float(rope.get("original_max_position_embeddings") or settings.size("max_position_embeddings"))
 
@@ -103,7 +103,7 @@ def _yarn_gain(rope: dict[str, Any], factor: float) -> float:
     return grown(1.0)
 
 
-def _longrope(rope: dict[str, Any], settings: Settings, _base: float, dim: int) -> tuple[list[float], float]:
+def _longrope(rope: dict[str, Any], settings: ForeignConfig, _base: float, dim: int) -> tuple[list[float], float]:
     """The factors for texts up to the original length, which is as far as the model is then read (`reach`)."""
     factors = [float(each) for each in rope["short_factor"]]
     if len(factors) != dim // 2:
@@ -122,8 +122,10 @@ _SCALINGS = {
     "llama3": _llama3,
     "yarn": _yarn,
     "longrope": _longrope,
+    "su": _longrope,  # its first name
+    "dynamic": _default,  # changes nothing up to the trained length, which is as far as the model is read
 }
 
 
-def _unknown(settings: Settings) -> tuple[list[float], float]:
+def _unknown(settings: ForeignConfig) -> tuple[list[float], float]:
     raise settings.refuse("rope_scaling" if settings.get("rope_scaling") else "rope_parameters")

@@ -193,7 +193,8 @@ def make_tokenizer(
     if files.chat_template is not None:
         names["chat_template"] = files.chat_template
     names |= {"tokenizer_class": "PreTrainedTokenizerFast"}
-    all_roles = Roles(**ids, size=size, prefix=prefix, suffix=suffix, forced=forced)
+    banned = _single_tokens(config.get("generation_config", {}).get("bad_words_ids") or config.get("bad_words_ids"))
+    all_roles = Roles(**ids, size=size, prefix=prefix, suffix=suffix, forced=forced, banned=banned)
     return Tokenizer.foreign(files.json, all_roles, names, origin)
 
 
@@ -202,6 +203,12 @@ def _one_of(ids: Any, preferred: int | None) -> int | None:
     listed = ids if isinstance(ids, list) else [ids]
     numbers = [each for each in listed if isinstance(each, int)]
     return preferred if preferred in numbers else next(iter(numbers), None)
+
+
+def _single_tokens(rows: Any) -> tuple[int, ...]:
+    """The tokens of lists of one token each."""
+    listed = rows if isinstance(rows, list) else []
+    return tuple(row[0] for row in listed if isinstance(row, list) and len(row) == 1 and isinstance(row[0], int))
 
 
 def _template(library: Library) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -239,9 +239,15 @@ class Translator(GeneratingPredictor, task=Translate):
         ]
 
     def _forced(self, settings: Settings) -> Settings:
-        """The settings with the tokens that every text of a foreign model begins with."""
-        forced = self.tokenizer.forced
-        return replace(settings, prefix_tokens=(*forced, *settings.prefix_tokens)) if forced else settings
+        """The settings with the tokens that every text of a foreign model begins with, and those it never has."""
+        own = self.tokenizer
+        if not own.forced and not own.banned:
+            return settings
+        return replace(
+            settings,
+            prefix_tokens=(*own.forced, *settings.prefix_tokens),
+            banned_tokens=(*settings.banned_tokens, *own.banned),
+        )
 
     def generation_settings(self, prepared: PreparedInput, **settings: Any) -> Settings:
         return self._forced(super().generation_settings(prepared, **settings))

@@ -74,6 +74,7 @@ class Roles:
     prefix: tuple[int, ...] = ()  # what its model expects before every text
     suffix: tuple[int, ...] = ()  # and after it
     forced: tuple[int, ...] = ()  # what every text that it writes begins with, after the start token
+    banned: tuple[int, ...] = ()  # what it must never write
 
 
 class Tokenizer:
@@ -88,6 +89,7 @@ class Tokenizer:
     prefix: tuple[int, ...] = ()  # of every text, for a model that was trained elsewhere
     suffix: tuple[int, ...] = ()
     forced: tuple[int, ...] = ()  # tokens that every generated text begins with
+    banned: tuple[int, ...] = ()  # tokens that are never generated
     _size = 0  # tokens of the model, if these are not the tokenizer's own
 
     def __init__(self, library: Library, origin: str = "tokenizer", config: dict[str, Any] | None = None):
@@ -117,7 +119,8 @@ class Tokenizer:
         self._library, self._size = library, roles.size
         self.pad, self.unknown, self.start = roles.pad, roles.unknown, roles.start
         self.stop, self.mask, self.cls = roles.stop, roles.mask, roles.cls
-        self.prefix, self.suffix, self.forced = tuple(roles.prefix), tuple(roles.suffix), tuple(roles.forced)
+        self.prefix, self.suffix = tuple(roles.prefix), tuple(roles.suffix)
+        self.forced, self.banned = tuple(roles.forced), tuple(roles.banned)
         self._special = {each["id"] for each in parts["added_tokens"] if each["special"]}
         kind = FOREIGN_KINDS[parts["model"]["type"]]
         self.kind = "bytes" if kind == "bpe" and '"ByteLevel"' in json.dumps(parts["decoder"]) else kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.interop.families.bert import UNUSED_POOLER, Bert
-from clearhead.interop.family import FAMILIES, Plan, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig, Plan
 from clearhead.interop.table import Into, within
 
 ONE = "encoder.albert_layer_groups.0.albert_layers"
@@ -28,7 +28,7 @@ class Albert(Bert):
     prefix = "albert"
     blocks = ONE
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         settings.require("num_hidden_groups", 1)
         settings.require("inner_group_num", 1)
         width, dim = settings.size("embedding_size"), settings.size("hidden_size")
@@ -42,11 +42,11 @@ class Albert(Bert):
             "dropout": settings.get("hidden_dropout_prob", 0.0),
         }
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         projection = {"encoder.embedding_hidden_mapping_in": "tokens.project"}
         return {**within(f"{ONE}.0.", "stack.blocks.0.", BLOCK), **projection}
 
-    def masked_lm(self, settings: Settings) -> Plan:
+    def masked_lm(self, settings: ForeignConfig) -> Plan:
         table = {
             "predictions.dense": "output.transform.linear",
             "predictions.LayerNorm": "output.transform.norm",
@@ -59,7 +59,7 @@ class Albert(Bert):
         }
         return self._masked(settings, table, skipped, activation=settings.activation("hidden_act", "gelu_new"))
 
-    def classifier(self, settings: Settings) -> Plan:
+    def classifier(self, settings: ForeignConfig) -> Plan:
         table = {"pooler": "output.transform.linear", "classifier": "output.linear"}
         model = {"pool": "class", "pool_transform": "tanh"}
         return self._plan(settings, "classify", "encoder.", table, model, labels=self.labels(settings))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.interop.families.marian import Marian
-from clearhead.interop.family import FAMILIES, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig
 from clearhead.interop.table import Into, into, without_rows
 
 FIRST = 2  # number of the first position
@@ -17,11 +17,11 @@ class Bart(Marian):
 
     buffers = {name: why for name, why in Marian.buffers.items() if "positions" not in name}
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         own = {"positions": "learned", "embedding_norm": True, "source_input": "tokens"}
         return {**super().model(settings), **own}
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         inputs: dict[str, str | Into] = {}
         for theirs, ours in (("encoder", "source"), ("decoder", "target")):
             positions = into(f"{ours}.positions.table", change=without_rows(FIRST))

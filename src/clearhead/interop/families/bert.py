@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
 from clearhead.interop.table import Into, Table, within
 
 ATTENTION = {
@@ -49,7 +49,7 @@ class Bert(Family):
     )
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
-        settings = Settings(checkpoint)
+        settings = ForeignConfig(checkpoint)
         settings.require("is_decoder", False)
         settings.require("position_embedding_type", "absolute")
         embedding = settings.get("sentence_embedding")
@@ -67,14 +67,14 @@ class Bert(Family):
 
     # --- heads ---
 
-    def embedder(self, settings: Settings) -> Plan:
+    def embedder(self, settings: ForeignConfig) -> Plan:
         """One vector for a text, by the pooling that sentence-transformers says, or the mean."""
         how = settings.get("sentence_embedding") or {}
         model = {"pool": how.get("pooling", "mean"), "unit_length": how.get("normalise", False)}
         longest = min(how.get("max_length") or self.longest(settings), self.longest(settings))
         return self._plan(settings, "embed", "encoder.", {}, model, UNUSED_POOLER, longest=longest)
 
-    def masked_lm(self, settings: Settings) -> Plan:
+    def masked_lm(self, settings: ForeignConfig) -> Plan:
         """The dense layer and norm before the output, and its bias."""
         table = {
             "cls.predictions.transform.dense": "output.transform.linear",
@@ -88,26 +88,26 @@ class Bert(Family):
         }
         return self._masked(settings, table, skipped)
 
-    def _masked(self, settings: Settings, table: Table, skipped: dict[str, str], activation: str = "") -> Plan:
+    def _masked(self, settings: ForeignConfig, table: Table, skipped: dict[str, str], activation: str = "") -> Plan:
         settings.require("tie_word_embeddings", True)
         activation = activation or settings.activation("hidden_act", "gelu")
         model = {"output_transform": activation, "output_bias": True, "tied": True}
         longest = {"length": self.longest(settings)}
         return self._plan(settings, "masked_lm", "", table, {**model, **longest}, skipped)
 
-    def classifier(self, settings: Settings) -> Plan:
+    def classifier(self, settings: ForeignConfig) -> Plan:
         """BERT's pooler, then a linear map of the class token."""
         table = {"pooler.dense": "output.transform.linear", "classifier": "output.linear"}
         model = {"pool": "class", "pool_transform": "tanh"}
         return self._plan(settings, "classify", "encoder.", table, model, labels=self.labels(settings))
 
-    def tagger(self, settings: Settings) -> Plan:
+    def tagger(self, settings: ForeignConfig) -> Plan:
         """A linear map of every token; a word has the tag of its first piece."""
         model = {"labelled_piece": "first"}
         table = {"classifier": "output.linear"}
         return self._plan(settings, "tag", "encoder.", table, model, UNUSED_POOLER, labels=self.labels(settings))
 
-    def labels(self, settings: Settings) -> tuple[str, ...]:
+    def labels(self, settings: ForeignConfig) -> tuple[str, ...]:
         settings.require("problem_type", None, "single_label_classification")
         return settings.labels
 
@@ -115,7 +115,7 @@ class Bert(Family):
 
     def _plan(
         self,
-        settings: Settings,
+        settings: ForeignConfig,
         task: str,
         encoder: str,
         head: Table,
@@ -137,19 +137,19 @@ class Bert(Family):
             vocabulary=f"{encoder}tokens.tokens.table.weight",
         )
 
-    def longest(self, settings: Settings) -> int:
+    def longest(self, settings: ForeignConfig) -> int:
         """Tokens of the longest text."""
         return settings.size("max_position_embeddings")
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where the tensors of the blocks go."""
         return within("encoder.layer.*.", "stack.blocks.*.", BLOCK)
 
-    def embeddings(self, settings: Settings) -> dict[str, str | Into]:
+    def embeddings(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where the tensors of the input go."""
         return EMBEDDINGS
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         """The `model` section."""
         return {
             "dim": settings.size("hidden_size"),
@@ -169,7 +169,7 @@ class Bert(Family):
             "separator": self.separator(settings),
         }
 
-    def separator(self, settings: Settings) -> int | None:
+    def separator(self, settings: ForeignConfig) -> int | None:
         """The token that ends a segment."""
         files = settings.checkpoint.tokenizer
         return None if files is None else files.token_id("sep_token")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clearhead.interop.checkpoint import Checkpoint
 from clearhead.interop.families.gpt2 import QKV
-from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
 from clearhead.interop.table import Into, into, regrouped, within
 
 LENGTH = 2048  # tokens that it was trained with; config.json does not say
@@ -17,7 +17,7 @@ class Bloom(Family):
     prefix = "transformer"
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
-        settings = Settings(checkpoint)
+        settings = ForeignConfig(checkpoint)
         if settings.head not in ("ForCausalLM", "Model"):
             raise settings.wrong_head("ForCausalLM")
         settings.require("apply_residual_connection_post_layernorm", False)

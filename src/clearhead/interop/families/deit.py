@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clearhead.interop.families.vit import FIRST_AXES, Vit
-from clearhead.interop.family import FAMILIES, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig
 from clearhead.interop.table import Into, into
 
 
@@ -16,6 +16,6 @@ class Deit(Vit):
     usual_mean = (0.485, 0.456, 0.406)
     usual_deviation = (0.229, 0.224, 0.225)
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         second = {"embeddings.distillation_token": into("encoder.extra_tokens.vectors", change=FIRST_AXES)}
         return {**super().table(settings), **second}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.interop.families.bert import Bert
-from clearhead.interop.family import FAMILIES, Plan, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig, Plan
 from clearhead.interop.table import Into, within
 
 BLOCK = {
@@ -28,7 +28,7 @@ class DistilBert(Bert):
     blocks = "transformer.layer"
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         return {
             "dim": settings.size("dim"),
             "heads": settings.size("n_heads"),
@@ -45,13 +45,13 @@ class DistilBert(Bert):
             "embedding_norm": True,
         }
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return within("transformer.layer.*.", "stack.blocks.*.", BLOCK)
 
-    def embeddings(self, settings: Settings) -> dict[str, str | Into]:
+    def embeddings(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {name: place for name, place in super().embeddings(settings).items() if "token_type" not in name}
 
-    def masked_lm(self, settings: Settings) -> Plan:
+    def masked_lm(self, settings: ForeignConfig) -> Plan:
         table = {
             "vocab_transform": "output.transform.linear",
             "vocab_layer_norm": "output.transform.norm",
@@ -60,7 +60,7 @@ class DistilBert(Bert):
         skipped = {"vocab_projector.weight": "the output is the embedding"}
         return self._masked(settings, table, skipped, activation=settings.activation("activation", "gelu"))
 
-    def classifier(self, settings: Settings) -> Plan:
+    def classifier(self, settings: ForeignConfig) -> Plan:
         table = {"pre_classifier": "output.transform.linear", "classifier": "output.linear"}
         model = {"pool": "class", "pool_transform": "relu"}
         return self._plan(settings, "classify", "encoder.", table, model, labels=self.labels(settings))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.interop.families.bert import Bert
-from clearhead.interop.family import FAMILIES, Plan, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig, Plan
 from clearhead.interop.table import Into
 
 
@@ -18,18 +18,18 @@ class Electra(Bert):
 
     prefix = "electra"
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         return {**super().model(settings), "embedding_dim": settings.size("embedding_size")}
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {**super().table(settings), "embeddings_project": "tokens.project"}
 
-    def embedder(self, settings: Settings) -> Plan:
+    def embedder(self, settings: ForeignConfig) -> Plan:
         plan = super().embedder(settings)
         plan.skipped["discriminator_predictions.*"] = "replaced tokens are not looked for"
         return plan
 
-    def masked_lm(self, settings: Settings) -> Plan:
+    def masked_lm(self, settings: ForeignConfig) -> Plan:
         if settings.head == "ForPreTraining":
             return self.embedder(settings)
         table = {
@@ -40,7 +40,7 @@ class Electra(Bert):
         skipped = {"generator_lm_head.weight": "the output is the embedding"}
         return self._masked(settings, table, skipped, activation="gelu")
 
-    def classifier(self, settings: Settings) -> Plan:
+    def classifier(self, settings: ForeignConfig) -> Plan:
         table = {"classifier.dense": "output.transform.linear", "classifier.out_proj": "output.linear"}
         model = {"pool": "class", "pool_transform": "gelu"}
         return self._plan(settings, "classify", "encoder.", table, model, labels=self.labels(settings))

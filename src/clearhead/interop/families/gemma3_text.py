@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.interop.families.llama import ATTENTION, GATED_FEED_FORWARD, Llama
-from clearhead.interop.family import FAMILIES, GATED, Settings
+from clearhead.interop.family import FAMILIES, GATED, ForeignConfig
 from clearhead.interop.rope import rotary_settings
 from clearhead.interop.table import PLUS_ONE, Into, into, within
 
@@ -27,7 +27,7 @@ NORMS = {
 class Gemma3(Llama):
     """Decoder-only models with the parts of Gemma 3."""
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         settings.require("use_bidirectional_attention", False)
         head_dim, window = settings.get("head_dim", 256), settings.get("sliding_window", 4096)
         base = settings.get("rope_theta", 1_000_000.0)
@@ -49,21 +49,21 @@ class Gemma3(Llama):
             "local_base": local["position_base"],
         }
 
-    def tied(self, settings: Settings) -> bool:
+    def tied(self, settings: ForeignConfig) -> bool:
         return bool(settings.get("tie_word_embeddings", True)) or super().tied(settings)
 
-    def block(self, settings: Settings) -> dict[str, str | Into]:
+    def block(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {
             **within("self_attn.", "self_attention.", ATTENTION),
             **within("mlp.", "feed_forward.", GATED_FEED_FORWARD),
             **{theirs: into(ours, change=PLUS_ONE) for theirs, ours in NORMS.items()},
         }
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {**super().table(settings), "norm": into("stack.norm", change=PLUS_ONE)}
 
 
-def _kinds(settings: Settings) -> list[str]:
+def _kinds(settings: ForeignConfig) -> list[str]:
     """Whether each block has a window."""
     layers, pattern = settings.size("num_hidden_layers"), settings.get("sliding_window_pattern", PATTERN)
     usual = ["full_attention" if (layer + 1) % pattern == 0 else "sliding_attention" for layer in range(layers)]

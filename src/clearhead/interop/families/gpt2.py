@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
 from clearhead.interop.table import TURNED, Into, into, within
 
 QKV = ("self_attention.query", "self_attention.key", "self_attention.value")
@@ -26,7 +26,7 @@ class Gpt2(Family):
     buffers = {"h.*.attn.bias": "the causal mask is computed", "h.*.attn.masked_bias": "the causal mask is computed"}
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
-        settings = Settings(checkpoint)
+        settings = ForeignConfig(checkpoint)
         if settings.head not in ("LMHeadModel", "Model"):
             raise settings.wrong_head("LMHeadModel")
         settings.require("scale_attn_weights", True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from clearhead.interop.checkpoint import Checkpoint
 from clearhead.interop.families.gpt2 import QKV
-from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
 from clearhead.interop.rope import rotary_settings
 from clearhead.interop.table import Into, into, regrouped, within
 
@@ -24,7 +24,7 @@ class GptNeox(Family):
     }
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
-        settings = Settings(checkpoint)
+        settings = ForeignConfig(checkpoint)
         if settings.head not in ("ForCausalLM", "Model"):
             raise settings.wrong_head("ForCausalLM")
         dim, heads = settings.size("hidden_size"), settings.size("num_attention_heads")

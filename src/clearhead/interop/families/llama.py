@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, GATED, Family, Plan, Settings
+from clearhead.interop.family import FAMILIES, GATED, Family, ForeignConfig, Plan
 from clearhead.interop.rope import reach, rotary_settings
 from clearhead.interop.table import Into, within
 
@@ -30,7 +30,7 @@ class Llama(Family):
     buffers = {"*rotary_emb.inv_freq": "rotary angles are computed"}
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
-        settings = Settings(checkpoint)
+        settings = ForeignConfig(checkpoint)
         if settings.head not in ("ForCausalLM", "Model"):
             raise settings.wrong_head("ForCausalLM")
         return Plan(
@@ -43,7 +43,7 @@ class Llama(Family):
             vocabulary="tokens.tokens.table.weight",
         )
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         """The `model` section."""
         heads, dim = settings.size("num_attention_heads"), settings.size("hidden_size")
         head_dim = settings.get("head_dim") or dim // heads
@@ -70,19 +70,19 @@ class Llama(Family):
             **rotary_settings(settings, head_dim),
         }
 
-    def tied(self, settings: Settings) -> bool:
+    def tied(self, settings: ForeignConfig) -> bool:
         """Whether the output is the embedding; a model without a head has no other."""
         return bool(settings.get("tie_word_embeddings", False)) or "lm_head.weight" not in settings.checkpoint.tensors
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where each tensor goes."""
         ends = {"embed_tokens": "tokens.tokens.table", "norm": "stack.norm"}
         output = {} if self.tied(settings) else {"lm_head": "output.linear"}
         return {**within("layers.*.", "stack.blocks.*.", self.block(settings)), **ends, **output}
 
-    def block(self, settings: Settings) -> dict[str, str | Into]:
+    def block(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where the tensors of one block go."""
         return BLOCK
 
-    def skipped(self, settings: Settings) -> dict[str, str]:
+    def skipped(self, settings: ForeignConfig) -> dict[str, str]:
         return {"lm_head.weight": "the output is the embedding"} if self.tied(settings) else {}

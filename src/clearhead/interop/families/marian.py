@@ -9,7 +9,7 @@ from typing import Any
 
 from clearhead.errors import RunError
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
 from clearhead.interop.table import Change, Into, into, within
 
 ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
@@ -41,7 +41,7 @@ class Marian(Family):
     }
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
-        settings = Settings(checkpoint)
+        settings = ForeignConfig(checkpoint)
         if settings.head not in ("ForConditionalGeneration", "MTModel", "Model"):
             raise settings.wrong_head("ForConditionalGeneration", "MTModel")
         for what in ("attention_heads", "ffn_dim"):
@@ -62,7 +62,7 @@ class Marian(Family):
             vocabulary="target.tokens.table.weight",
         )
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         """The `model` section."""
         dim = settings.size("d_model")
         return {
@@ -82,7 +82,7 @@ class Marian(Family):
             "tied": True,
         }
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where each tensor goes."""
         return {
             **within("encoder.layers.*.", "encoder.blocks.*.", ENCODER),

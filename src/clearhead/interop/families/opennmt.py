@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.interop.checkpoint import Checkpoint
 from clearhead.interop.families.marian import Marian
-from clearhead.interop.family import FAMILIES, Plan, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig, Plan
 from clearhead.interop.table import Into
 
 
@@ -18,7 +18,7 @@ class OpenNmt(Marian):
     buffers = {}
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
-        settings = Settings(checkpoint)
+        settings = ForeignConfig(checkpoint)
         return Plan(
             task="translate",
             model=self.model(settings),
@@ -29,7 +29,7 @@ class OpenNmt(Marian):
             vocabulary="target.tokens.table.weight",
         )
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         return {
             **super().model(settings),
             "placement": "before" if settings.get("normalize_before", True) else "after",
@@ -41,7 +41,7 @@ class OpenNmt(Marian):
             "tied": False,
         }
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         found = {name: place for name, place in super().table(settings).items() if name != "shared"}
         for theirs, ours in (("encoder", "source"), ("decoder", "target")):
             found[f"{theirs}.embed_tokens"] = f"{ours}.tokens.table"

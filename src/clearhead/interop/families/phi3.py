@@ -6,7 +6,7 @@ from typing import Any
 
 from clearhead.interop.families.gpt2 import QKV
 from clearhead.interop.families.llama import Llama
-from clearhead.interop.family import FAMILIES, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig
 from clearhead.interop.table import Into, into
 
 
@@ -14,10 +14,10 @@ from clearhead.interop.table import Into, into
 class Phi3(Llama):
     """Llama with joined matrices."""
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         return {**super().model(settings), "window": settings.get("sliding_window")}
 
-    def block(self, settings: Settings) -> dict[str, str | Into]:
+    def block(self, settings: ForeignConfig) -> dict[str, str | Into]:
         heads = settings.size("num_attention_heads")
         head_dim = settings.get("head_dim") or settings.size("hidden_size") // heads
         shared = settings.get("num_key_value_heads", heads) * head_dim

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.interop.families.llama import Llama
-from clearhead.interop.family import FAMILIES, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig
 
 
-def windows(settings: Settings) -> tuple[int | None, ...] | None:
+def windows(settings: ForeignConfig) -> tuple[int | None, ...] | None:
     """The window of each block, where `layer_types` or `max_window_layers` give some one."""
     layers, window = settings.size("num_hidden_layers"), settings.get("sliding_window")
     if window is None or not settings.get("use_sliding_window", True):
@@ -25,7 +25,7 @@ def windows(settings: Settings) -> tuple[int | None, ...] | None:
 class Qwen2(Llama):
     """Llama with some biases."""
 
-    def model(self, settings: Settings) -> dict[str, Any]:
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
         found = {**super().model(settings), "attention_bias": "qkv"}
         if not settings.get("use_sliding_window", False):
             return found

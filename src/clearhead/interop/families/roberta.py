@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clearhead.interop.families.bert import EMBEDDINGS, UNUSED_POOLER, Bert
-from clearhead.interop.family import FAMILIES, Plan, Settings
+from clearhead.interop.family import FAMILIES, ForeignConfig, Plan
 from clearhead.interop.table import Into, into, without_rows
 
 
@@ -14,18 +14,18 @@ class Roberta(Bert):
     prefix = "roberta"
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
-    def longest(self, settings: Settings) -> int:
+    def longest(self, settings: ForeignConfig) -> int:
         return settings.size("max_position_embeddings") - self._first(settings)
 
-    def _first(self, settings: Settings) -> int:
+    def _first(self, settings: ForeignConfig) -> int:
         """The number of the first position."""
         return int(settings.get("pad_token_id", 1)) + 1
 
-    def embeddings(self, settings: Settings) -> dict[str, str | Into]:
+    def embeddings(self, settings: ForeignConfig) -> dict[str, str | Into]:
         cut = into("tokens.positions.table", change=without_rows(self._first(settings)))
         return {**EMBEDDINGS, "embeddings.position_embeddings": cut}
 
-    def masked_lm(self, settings: Settings) -> Plan:
+    def masked_lm(self, settings: ForeignConfig) -> Plan:
         table = {
             "lm_head.dense": "output.transform.linear",
             "lm_head.layer_norm": "output.transform.norm",
@@ -34,7 +34,7 @@ class Roberta(Bert):
         skipped = {"lm_head.decoder.*": "the output is the embedding", **UNUSED_POOLER}
         return self._masked(settings, table, skipped, activation="gelu")
 
-    def classifier(self, settings: Settings) -> Plan:
+    def classifier(self, settings: ForeignConfig) -> Plan:
         table = {"classifier.dense": "output.transform.linear", "classifier.out_proj": "output.linear"}
         model = {"pool": "class", "pool_transform": "tanh"}
         return self._plan(settings, "classify", "encoder.", table, model, UNUSED_POOLER, labels=self.labels(settings))

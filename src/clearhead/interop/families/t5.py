@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import ACTIVATIONS, FAMILIES, GATED, Family, Plan, Settings
+from clearhead.interop.family import ACTIVATIONS, FAMILIES, GATED, Family, ForeignConfig, Plan
 from clearhead.interop.table import Into, into, scaled, within
 
 ATTENTION = {"q": "query", "k": "key", "v": "value", "o": "output"}
@@ -36,7 +36,7 @@ class T5(Family):
     }
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
-        settings = Settings(checkpoint)
+        settings = ForeignConfig(checkpoint)
         if settings.head not in ("ForConditionalGeneration", "Model"):
             raise settings.wrong_head("ForConditionalGeneration")
         dim, heads = settings.size("d_model"), settings.size("num_heads")
@@ -82,7 +82,7 @@ class T5(Family):
             vocabulary="target.tokens.table.weight",
         )
 
-    def feed_forward(self, settings: Settings) -> str:
+    def feed_forward(self, settings: ForeignConfig) -> str:
         """`relu`, or `gated-gelu`, which is the approximation by tanh."""
         gated, _, name = settings.get("feed_forward_proj", "relu").rpartition("-")
         name = "gelu_new" if gated and name == "gelu" else name

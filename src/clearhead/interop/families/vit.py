@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
 from clearhead.interop.table import Change, Into, into, within
 
 OLD = {  # names before version 5 of transformers, which published files have
@@ -47,7 +47,7 @@ class Vit(Family):
     usual_deviation: ClassVar[tuple[float, ...]] = (0.5, 0.5, 0.5)
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
-        settings = Settings(checkpoint)
+        settings = ForeignConfig(checkpoint)
         if settings.head != "ForImageClassification":
             raise settings.wrong_head("ForImageClassification")
         size, patch = settings.size("image_size"), settings.size("patch_size")
@@ -78,7 +78,7 @@ class Vit(Family):
             data={"image_size": size},
         )
 
-    def table(self, settings: Settings) -> dict[str, str | Into]:
+    def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where each tensor goes; a file has the old names or the new ones."""
         mean, deviation = self.pixels(settings)
         shift = [(0.5 - m) / d for m, d in zip(mean, deviation, strict=True)]
@@ -97,7 +97,7 @@ class Vit(Family):
             "classifier": "output.linear",
         }
 
-    def pixels(self, settings: Settings) -> tuple[list[float], list[float]]:
+    def pixels(self, settings: ForeignConfig) -> tuple[list[float], list[float]]:
         """Mean and deviation of the pixels from 0 to 1 that the model was trained with, of each channel."""
         given: dict[str, Any] = settings.get("preprocessor_config", {})
         channels = settings.get("num_channels", 3)
@@ -107,7 +107,7 @@ class Vit(Family):
         return [float(x) for x in mean][:channels], [float(x) for x in deviation][:channels]
 
     def reference_inputs(self, checkpoint: Checkpoint, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        mean, deviation = (torch.tensor(each).view(-1, 1, 1) for each in self.pixels(Settings(checkpoint)))
+        mean, deviation = (torch.tensor(each).view(-1, 1, 1) for each in self.pixels(ForeignConfig(checkpoint)))
         return {"pixel_values": ((inputs[0] + 1) / 2 - mean) / deviation}
 
 
@@ -133,6 +133,6 @@ def shifted(weight: Tensor | None, shift: list[float]) -> Change:
     return Change(lambda x: x.float() + added, lambda x: x.float() - added)
 
 
-def _stored(settings: Settings, name: str, prefix: str) -> Tensor | None:
+def _stored(settings: ForeignConfig, name: str, prefix: str) -> Tensor | None:
     tensors = settings.checkpoint.tensors
     return next((tensors[each] for each in (name, f"{prefix}.{name}") if each in tensors), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, Family, Plan, Settings
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
 from clearhead.interop.table import Change, into
 
 WITH_CONTEXT = Change(lambda x: torch.cat((x, torch.zeros_like(x))), lambda x: x[: len(x) // 2])
@@ -18,7 +18,7 @@ class WordVectors(Family):
     def plan(self, checkpoint: Checkpoint) -> Plan:
         return Plan(
             task="words",
-            model={"dim": Settings(checkpoint).size("hidden_size")},
+            model={"dim": ForeignConfig(checkpoint).size("hidden_size")},
             table={"vectors": into("center.weight", "context.weight", change=WITH_CONTEXT)},
             blocks={},
             vocabulary="center.weight",
