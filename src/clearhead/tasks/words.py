@@ -305,12 +305,16 @@ class WordVectors(Predictor, task=Words):
         return analogy(vectors, words, a, b, c, count, measure)
 
     def vectors(self) -> tuple[Tensor, list[str]]:
-        """(V, D), and the word of each row."""
-        ids = self.tokenizer.word_ids()
+        """(V, D), and the word of each row; a table that was imported is used whole, punctuation too."""
+        imported = bool(getattr(self.tokenizer, "config", {}))
+        ids = list(range(len(SPECIALS), len(self.tokenizer))) if imported else self.tokenizer.word_ids()
         return self.token_vectors(torch.tensor(ids)), self.tokenizer.pieces(ids)
 
     def _folded(self, word: str) -> str:
-        return word.strip().lower() if self.config.tokenizer.lowercase else word.strip()
+        """A word as the table has it: as it is written, or else in small letters."""
+        word = word.strip()
+        known = self.tokenizer.id(word) != self.tokenizer.unknown
+        return word if known or not self.config.tokenizer.lowercase else word.lower()
 
     def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:
         raise ProbeError(f"{self.name} has one vector for each word and no attention; ask it for neighbours")

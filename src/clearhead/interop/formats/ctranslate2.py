@@ -374,4 +374,5 @@ def _tokenizer(union: list[str], target: list[str], settings: Mapping[str, Any])
         library.decoder = decoders.WordPiece(prefix="##", cleanup=False)  # joins tokens by spaces
     named = dict.fromkeys([*special.values(), *(token for token in SPECIAL if token in vocabulary)])
     library.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in named])
-    return TokenizerFiles(library.to_str(), special, add_bos=False, add_eos=False, chat_template=None)
+    ends = bool(settings.get("add_source_eos", False))
+    return TokenizerFiles(library.to_str(), special, add_bos=False, add_eos=ends, chat_template=None)
