@@ -14,7 +14,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,15 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
         write_text(temporary / "state.json", json.dumps(document, indent=1))
         temporary.replace(final)
         sync(folder)
-        for old in (*saved(folder)[keep:], *folder.glob(f"{DAMAGED}*")):
-            # Under the name of a leftover, half of it is not taken for a damaged checkpoint.
-            shutil.rmtree(old.replace(old.with_name(f".{old.name}.part")))
+        delete_old(folder, keep)
     return final
+
+
+def delete_old(folder: Path, keep: int) -> None:
+    """Delete all but the newest `keep` checkpoints, and those that were set aside."""
+    for old in (*saved(folder)[keep:], *folder.glob(f"{DAMAGED}*")):
+        # Under the name of a leftover, half of it is not taken for a damaged checkpoint.
+        shutil.rmtree(old.replace(old.with_name(f".{old.name}.part")))
 
 
 @contextmanager
@@ -79,12 +84,15 @@ def saved(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*"), reverse=True)
 
 
-def newest(folder: Path) -> Checkpoint | None:
-    """The newest undamaged checkpoint."""
+def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest undamaged checkpoint, and a sentence for each damaged one that was skipped."""
+    damaged: list[str] = []
     for path in saved(folder):
-        with suppress(DamagedError):
-            return load(path)
-    return None
+        try:
+            return load(path), damaged
+        except DamagedError as problem:
+            damaged.append(f"{problem}; skipped")
+    return None, damaged
 
 
 def set_aside(folder: Path) -> list[str]:
@@ -99,6 +107,8 @@ def set_aside(folder: Path) -> list[str]:
                 shutil.rmtree(aside, ignore_errors=True)
                 path.replace(aside)
             sentences.append(f"{problem}; skipped")
+        except RunError:
+            pass  # of another version, which whoever loads it says
     return sentences
 
 

@@ -286,9 +286,10 @@ class Trainer:
 
     def restore(self) -> bool:
         """Load the newest undamaged checkpoint; False if there is none."""
-        for sentence in self.group.on_main(lambda: checkpoints.set_aside(self.run.checkpoints)):
+        aside = self.group.on_main(lambda: checkpoints.set_aside(self.run.checkpoints))
+        checkpoint, damaged = checkpoints.newest(self.run.checkpoints)
+        for sentence in (*aside, *damaged):
             self.callbacks.on_note(sentence)
-        checkpoint = checkpoints.newest(self.run.checkpoints)
         if checkpoint is None:
             self._truncate_metrics(0)
             return False

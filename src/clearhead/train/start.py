@@ -235,7 +235,7 @@ def _open_or_create(out: Path, config: AnyConfig) -> Run:
 
 def _trained(run: Run, config: AnyConfig) -> Run | None:
     """The run whose weights this one starts from; None once it has a checkpoint of its own."""
-    if config.train.start_from is None or checkpoints.newest(run.checkpoints) is not None:
+    if config.train.start_from is None or checkpoints.newest(run.checkpoints)[0] is not None:
         return None
     return start_run(config)
 
