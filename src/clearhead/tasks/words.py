@@ -307,7 +307,7 @@ class WordVectors(Predictor, task=Words):
     def vectors(self) -> tuple[Tensor, list[str]]:
         """(V, D), and the word of each row."""
         ids = self.tokenizer.word_ids()
-        return self.token_vectors(torch.tensor(ids)), self.tokenizer.pieces(ids)
+        return self.token_vectors(torch.tensor(ids, dtype=torch.int64)), self.tokenizer.pieces(ids)
 
     def _folded(self, word: str) -> str:
         return word.strip().lower() if self.config.tokenizer.lowercase else word.strip()
