@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 import clearhead
 from clearhead.errors import ClearheadError, ConfigError, RunError
@@ -29,6 +30,7 @@ from clearhead.files import append_line, write_text
 from clearhead.run import ModelMeta, Run, Sizes, describe, read_card
 from clearhead.tasks import TASKS, default_config, override_config, run_config
 from clearhead.tasks.base.network import _AtMost, _outline, build_network, save_weights, tied_names
+from clearhead.tasks.caption import Captioner
 from clearhead.text import Tokenizer
 
 TEXT = "we are eating bread and they are reading a good book about bread"
@@ -76,8 +78,6 @@ def use(path: Path) -> str:
         model = clearhead.load(path)
         item: Any = TEXT
         if model.reads == "image":
-            from PIL import Image
-
             item = Image.new("L", (8, 8), 77)
         elif model.reads == "words":
             item = "bread"
@@ -341,6 +341,25 @@ def test_a_tokenizer_with_more_tokens_than_the_network_is_refused(stranger: Path
     Tokenizer.train("bytes", [TEXT, "other words: übermäßig"], size=340).save(stranger / "tokenizer.json")
     with pytest.raises(RunError, match=r"run: tokenizer\.json has \d+ tokens, and the network knows only \d+$"):
         clearhead.load(stranger)
+
+
+def test_a_caption_has_an_end_whatever_the_configuration_says(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "caption")
+    text = (run / "config.yaml").read_text(encoding="utf-8")
+    (run / "config.yaml").write_text(text.replace("max_length: 5\n", f"max_length: {2**40}\n"), encoding="utf-8")
+    model = Captioner.load(run)
+    image = Image.new("L", (8, 8), 77)
+    assert model.prepare(image).max_tokens == 1000
+
+
+def test_word_vectors_without_a_word_are_one_sentence(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "words")
+    document = json.loads((run / "tokenizer.json").read_text(encoding="utf-8"))
+    document["model"]["vocab"] = {
+        token: number for token, number in document["model"]["vocab"].items() if token[0] == "["
+    }
+    (run / "tokenizer.json").write_text(json.dumps(document), encoding="utf-8")
+    assert "bread" in use(run)
 
 
 def test_a_card_cannot_command_the_terminal(stranger: Path) -> None:

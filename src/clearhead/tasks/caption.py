@@ -48,6 +48,8 @@ from clearhead.text import Tokenizer
 if TYPE_CHECKING:
     from clearhead.data.images import ImageLike
 
+LONGEST = 1000  # tokens of a caption, whatever the configuration of a model says
+
 
 class CaptionModel(RecurrentPatchConfig):
     """A model that describes an image."""
@@ -190,7 +192,7 @@ class Captioner(ImagePredictor, GeneratingPredictor, task=Caption):
     def caption(self, image: ImageLike | list[ImageT]) -> str | list[str]:
         """A sentence about an image; a list gives a list."""
         images = self.image_arrays(image if isinstance(image, list) else [image])
-        settings = Settings(max_tokens=self.config.data.max_length)
+        settings = Settings(max_tokens=min(self.config.data.max_length, LONGEST))
         written = describe(self.network, images, self.tokenizer, settings)
         return written if isinstance(image, list) else written[0]
 
@@ -206,7 +208,7 @@ class Captioner(ImagePredictor, GeneratingPredictor, task=Caption):
             encoder=() if one_sequence else ["class", *patches],
             decoder=[*(patches if one_sequence else ()), *self.token_strings([start])],
             stop=self.tokenizer.stop,
-            max_tokens=self.config.data.max_length,
+            max_tokens=min(self.config.data.max_length, LONGEST),
             choices=self.choices,
             class_token=not one_sequence,
         )

@@ -308,7 +308,7 @@ class WordVectors(Predictor, task=Words):
         """(V, D), and the word of each row; a table that was imported is used whole, punctuation too."""
         imported = bool(getattr(self.tokenizer, "config", {}))
         ids = list(range(len(SPECIALS), len(self.tokenizer))) if imported else self.tokenizer.word_ids()
-        return self.token_vectors(torch.tensor(ids)), self.tokenizer.pieces(ids)
+        return self.token_vectors(torch.tensor(ids, dtype=torch.int64)), self.tokenizer.pieces(ids)
 
     def _folded(self, word: str) -> str:
         """A word as the table has it: as it is written, or else in small letters."""

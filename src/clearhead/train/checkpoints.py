@@ -58,10 +58,15 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
         write_text(temporary / "state.json", json.dumps(document, indent=1))
         temporary.replace(final)
         sync(folder)
-        for old in (*saved(folder)[keep:], *folder.glob(f"{DAMAGED}*")):
-            # Under the name of a leftover, half of it is not taken for a damaged checkpoint.
-            shutil.rmtree(old.replace(old.with_name(f".{old.name}.part")))
+        delete_old(folder, keep)
     return final
+
+
+def delete_old(folder: Path, keep: int) -> None:
+    """Delete all but the newest `keep` checkpoints, and those that were set aside."""
+    for old in (*saved(folder)[keep:], *folder.glob(f"{DAMAGED}*")):
+        # Under the name of a leftover, half of it is not taken for a damaged checkpoint.
+        shutil.rmtree(old.replace(old.with_name(f".{old.name}.part")))
 
 
 @contextmanager
