@@ -166,9 +166,10 @@ def test_work_is_limited_before_it_starts(service: Service) -> None:
 def test_a_text_of_ten_thousand_letters_is_refused() -> None:
     service = Service.load(["en-es"])
     client = TestClient(create_app(service, Access()), base_url="http://127.0.0.1")
-    answer = client.post("/translate", json={"model": "en-es", "text": "a" * 10_000})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_much_work")
-    assert "80,048 tokens × beams, and the limit is 32,768" in answer.json()["error"]["message"]
+    for route, field in (("/translate", "text"), ("/predict", "input")):
+        answer = client.post(route, json={"model": "en-es", field: "a" * 10_000})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_much_work")
+        assert "80,048 tokens × beams, and the limit is 32,768" in answer.json()["error"]["message"]
     service.close()
 
 
