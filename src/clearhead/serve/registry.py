@@ -96,7 +96,8 @@ class ServedModel:
 
         def steps(rows: list[Sequence[int]]) -> Steps[list[Any]]:
             yield from ()
-            return self.model.embed_ids(rows).tolist()
+            vectors: list[Any] = self.model.embed_ids(rows).tolist()
+            return vectors
 
         return self._submit_alike("embed", rows, steps, list(map(len, rows)))
 
