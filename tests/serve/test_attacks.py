@@ -154,13 +154,23 @@ def test_what_is_read_is_limited(runs: list[str], route: str, field: str) -> Non
 
 def test_work_is_limited_before_it_starts(service: Service) -> None:
     client = TestClient(create_app(service, Access()), base_url="http://127.0.0.1:8000")
-    answer = client.post("/translate", json={"model": "translator", "text": ["we are " * 250] * 9, "beams": 16})
+    answer = client.post("/translate", json={"model": "translator", "text": ["we are " * 250] * 3, "beams": 16})
     assert (answer.status_code, answer.json()["error"]["message"]) == (
         413,
-        "the translations may take 36,864 tokens × beams, and the limit is 32,768: "
+        "the translations may take 48,576 tokens × beams, and the limit is 32,768: "
         "send shorter or fewer texts, or ask for fewer beams",
     )
     assert service.models["translator"].worker.running == 0
+
+
+def test_a_text_of_ten_thousand_letters_is_refused() -> None:
+    service = Service.load(["en-es"])
+    client = TestClient(create_app(service, Access()), base_url="http://127.0.0.1")
+    for route, field in (("/translate", "text"), ("/predict", "input")):
+        answer = client.post(route, json={"model": "en-es", field: "a" * 10_000})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_much_work")
+        assert "80,048 tokens × beams, and the limit is 32,768" in answer.json()["error"]["message"]
+    service.close()
 
 
 def steps_of(count: int, log: list[str], go: threading.Event | None = None) -> Any:

@@ -12,9 +12,11 @@ import base64
 import binascii
 import io
 import json
+import sys
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -302,9 +304,13 @@ def _rows(prompt: Prompt) -> Sequence[str | list[int]]:
 
 
 async def check_work(texts: list[str], settings: Settings, served: ServedModel) -> list[int]:
-    """The tokens × beams that the translation of each text may take; refused if they are too many together."""
+    """The tokens × beams that the translation of each text may take; refused if they are too many together.
+
+    A long text is translated in parts: `max_tokens` limits each of them, and not the whole.
+    """
     rows = await asyncio.to_thread(served.model.tokenizer.encode_batch, texts)
-    costs = [source_limit(row, settings) * settings.beam_width for row in rows]
+    unlimited = replace(settings, max_tokens=sys.maxsize)
+    costs = [source_limit(row, unlimited) * settings.beam_width for row in rows]
     if (total := sum(costs)) > served.limits.work:
         message = (
             f"the translations may take {total:,} tokens × beams, and the limit is {served.limits.work:,}: "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -73,39 +73,50 @@ class ServedModel:
         def steps(texts: Sequence[str]) -> Steps[list[Any]]:
             return self.model.candidate_steps(texts, settings, work=STEP_WORK)
 
-        def run(jobs: list[Job]) -> Iterator[None]:
-            found = yield from steps([job.payload for job in jobs])
-            for job, candidates in zip(jobs, found, strict=True):
-                job.resolve(candidates)
-
         def run_all(jobs: list[Job]) -> Iterator[None]:
             jobs[0].resolve((yield from steps(jobs[0].payload)))
 
         if settings.temperature:  # what is sampled depends on a text's place in the batch: those of others stay out
             whole = Job(object(), texts, run_all, cost=sum(costs))
             return self._submit([whole])
-        return self._submit(
-            [Job(("translate", settings), text, run, cost=cost) for text, cost in zip(texts, costs, strict=True)]
-        )
+        return self._submit_alike(("translate", settings), texts, steps, costs)
 
     def predict(self, items: Sequence[Any]) -> list[Job]:
         """The answer to each item as JSON, with default settings."""
+
+        def steps(items: list[Any]) -> Steps[list[Any]]:
+            return self.model.predict_steps(items, work=STEP_WORK)
+
         least = STEP_WORK // 8 if self.model.generates else 0
         costs = [max(least, len(item) if isinstance(item, str) else 0) for item in items]
-        return self._submit_alike("predict", items, self.model.predict_batch, costs)
+        return self._submit_alike("predict", items, steps, costs)
 
     def embed(self, rows: Sequence[Sequence[int]]) -> list[Job]:
         """A vector for each row of ids."""
-        return self._submit_alike("embed", rows, lambda rows: self.model.embed_ids(rows).tolist(), list(map(len, rows)))
+
+        def steps(rows: list[Sequence[int]]) -> Steps[list[Any]]:
+            yield from ()
+            vectors: list[Any] = self.model.embed_ids(rows).tolist()
+            return vectors
+
+        return self._submit_alike("embed", rows, steps, list(map(len, rows)))
 
     def call(self, compute: Callable[[], Any]) -> list[Job]:
         """One function, called by itself in the model's thread."""
         return self._submit([Job(object(), None, compute_together(lambda _: [compute()]))])
 
     def _submit_alike(
-        self, key: str, items: Sequence[Any], compute: Callable[[list[Any]], Sequence[Any]], costs: Sequence[int]
+        self,
+        key: Hashable,
+        items: Sequence[Any],
+        steps: Callable[[list[Any]], Steps[list[Any]]],
+        costs: Sequence[int],
     ) -> list[Job]:
-        run = compute_together(compute)
+        def run(jobs: list[Job]) -> Iterator[None]:
+            found = yield from steps([job.payload for job in jobs])
+            for job, answer in zip(jobs, found, strict=True):
+                job.resolve(answer)
+
         return self._submit([Job(key, item, run, cost=cost) for item, cost in zip(items, costs, strict=True)])
 
     def _submit(self, jobs: list[Job]) -> list[Job]:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from clearhead.decode import Settings
 from clearhead.errors import ConfigError
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.inputs import (
@@ -100,6 +101,8 @@ async def predict(
         raise RequestError(400, "invalid_value", f"input: {served.name} reads a text, and the request has a file")
     else:
         item = await _read_input(served, body.input, None)
+        if predictor.verb == "translate":
+            await check_work([item], Settings(beam_width=4), served)
     return PredictReply(model=served.name, task=predictor.task, **await _predict(request, served, item))
 
 

@@ -310,6 +310,10 @@ class Translator(GeneratingPredictor, task=Translate):
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
         return [{"translation": text} for text in self.translate(items)]
 
+    def predict_steps(self, items: list[str], work: int | None = None) -> Steps[list[dict[str, Any]]]:
+        found = yield from self.candidate_steps(items, work=work)
+        return [{"translation": candidates[0].text} for candidates in found]
+
     def sample_input(self, sample: str) -> str:
         return sample.partition(" → ")[0]
 

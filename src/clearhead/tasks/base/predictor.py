@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clearhead.config import AnyConfig
-from clearhead.decode import Prompts, Settings, SpecialTokens, generate
+from clearhead.decode import Prompts, Settings, SpecialTokens, Steps, generate
 from clearhead.engines.engine import Engines
 from clearhead.errors import ClearheadError, ProbeError, RunError, WrongTaskError
 from clearhead.look.inputs import PreparedInput, display_token
@@ -162,6 +162,11 @@ class Predictor(ABC):
     @abstractmethod
     def predict_batch(self, items: list[Any]) -> list[dict[str, Any]]:
         """The answer to each item as JSON, with default settings."""
+
+    def predict_steps(self, items: list[Any], work: int | None = None) -> Steps[list[dict[str, Any]]]:
+        """What `predict_batch` returns, step by step where a task can; `work` limits the tokens × beams of a step."""
+        yield from ()
+        return self.predict_batch(items)
 
     @abstractmethod
     def answer(self, item: Any, max_tokens: int | None = None) -> str:
