@@ -191,15 +191,19 @@ for one, other in zip(whole, cut):
     torch.testing.assert_close(full_tensor(other.detach()), one.detach(), atol=1e-5, rtol=1e-5)
 
 tensors = {"weights": {str(n): each.detach() for n, each in enumerate(cut)}, "optimizer": {}, "average": {}}
-for step in (4, 8):
+for step, sharded.FILE_BYTES in ((4, 100), (8, 2**24)):  # many small files, and one
     sharded.save(folder, Checkpoint(step, tensors, {"cursor": step}), 9, group)
+
+def check_shards(found):
+    back = found.shards("weights", dict(tensors["weights"]).get, group)
+    for name, each in tensors["weights"].items():
+        assert back[name].placements == each.placements
+        torch.testing.assert_close(back[name].to_local(), each.to_local(), atol=0, rtol=0)
+    assert found.shards("average", dict().get, group) == {}
+
 found, damaged = sharded.newest(folder, group)
 assert (found.step, found.state, damaged) == (8, {"cursor": 8}, [])
-back = found.shards("weights", dict(tensors["weights"]).get, group)
-for name, each in tensors["weights"].items():
-    assert back[name].placements == each.placements
-    torch.testing.assert_close(back[name].to_local(), each.to_local(), atol=0, rtol=0)
-assert found.shards("average", dict().get, group) == {}
+check_shards(found)
 
 def report(damaged):
     distributed.barrier()
@@ -210,6 +214,8 @@ shard = sorted((folder / "step-00000008" / "weights").iterdir())[2]
 group.on_main(lambda: shard.write_bytes(shard.read_bytes()[:-1] + b"x"))
 found, damaged = sharded.newest(folder, group)
 assert found.step == 4 and report(damaged).endswith("shard-00003-model-00001-of-00001.safetensors is changed; skipped")
+assert len(list((folder / "step-00000004" / "weights").iterdir())) > 6
+check_shards(found)
 group.on_main(shard.unlink)
 found, damaged = sharded.newest(folder, group)
 assert found.step == 4 and report(damaged).endswith("shard-00003-model-00001-of-00001.safetensors is missing; skipped")

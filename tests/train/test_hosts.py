@@ -21,7 +21,7 @@ from clearhead.train.start import run_training
 pytestmark = pytest.mark.slow  # minutes: every machine starts torch several times
 
 NAMES = (1, 2, 3)
-PATIENCE = 240.0  # seconds, on a busy machine
+PATIENCE = 480.0  # seconds, on a busy machine
 
 # `clearhead` with steps that take a while, so that something can happen between two of them.
 WORKER = """
@@ -200,7 +200,7 @@ def test_a_host_that_was_killed_comes_back(hosts: Hosts, strategy: str, separate
 
 def test_two_hosts_go_on_until_the_third_comes_back(hosts: Hosts) -> None:
     hosts.nodes = "2:3"
-    one, run, command = started(hosts, ["train.strategy=fsdp", "train.max_steps=60", "train.evaluate_every=50"])
+    one, run, command = started(hosts, ["train.strategy=fsdp", "train.max_steps=44", "train.evaluate_every=40"])
     hosts.until(lambda: last_step(run) > 5)
     hosts.kill(3)
     seen = last_step(run)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.api import CheckpointException
 
 VERSION = 2
+FILE_BYTES = 2**24  # of a file that one process writes; one with a larger tensor is larger
 PARTS = ("weights", "optimizer", "average")
 OWN_FILE = re.compile(r"(weights|optimizer|average)/shard-[-\w]+\.safetensors")
 
@@ -80,7 +81,7 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int, group: ProcessGroup) -
     group.on_main(prepare)
     for part, tensors in checkpoint.tensors.items():
         if tensors:
-            _write(temporary / part, tensors)
+            _write(temporary / part, tensors, group)
     mine = sorted(temporary.glob(f"*/shard-{group.rank + 1:05d}-*.safetensors"))
     checksums = group.gather({path.relative_to(temporary).as_posix(): _checksum(path) for path in mine})
     group.on_main(finish)
@@ -148,16 +149,29 @@ def _checksum(path: Path) -> str:
 # --- torch.distributed.checkpoint ---
 
 
-def _write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+def _write(folder: Path, tensors: Mapping[str, Tensor], group: ProcessGroup) -> None:
     """Write this process's shards; tensors that are not sharded are written by one process each."""
     from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
     from torch.distributed.checkpoint.state_dict_saver import save
 
     try:
-        save(_unshared(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+        writer = HuggingFaceStorageWriter(str(folder), _file_numbers(tensors, group.world_size), save_distributed=True)
+        save(_unshared(tensors), storage_writer=writer)
     except CheckpointException as error:
         raise RunError(f"cannot write {folder.parent}: {_reason(error)}") from None
+
+
+def _file_numbers(tensors: Mapping[str, Tensor], processes: int) -> dict[str, int]:
+    """Of the files that a process writes, the one for each tensor; a file is in memory twice while it is written."""
+    number, size = 1, 0
+    numbers = {}
+    for name, tensor in tensors.items():
+        own = tensor.numel() * tensor.element_size() // processes
+        if size and size + own > FILE_BYTES:
+            number, size = number + 1, 0
+        numbers[name], size = number, size + own
+    return numbers
 
 
 def _read(folder: Path, like: Callable[[str], Tensor | None], group: ProcessGroup) -> dict[str, Tensor]:
