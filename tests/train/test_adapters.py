@@ -346,6 +346,26 @@ def test_native_code_runs_an_adapter_and_writes_what_torch_writes() -> None:
     assert isinstance(fast.engines.stepper(), NativeEngine)
 
 
+@pytest.mark.skipif(load_library() is None, reason="no C compiler on this machine")
+@pytest.mark.usefixtures("base")
+def test_native_code_has_the_matrices_that_no_adapter_changes_once() -> None:
+    adapted("translate", "a")
+    models = [clearhead.load(name, engine="compiled") for name in ("base", "a")]
+    base, adapter = (model.engines.stepper().layout for model in models)
+    for one, other in zip(base.blocks, adapter.blocks, strict=True):
+        assert one.feed_forward.inner.panels == other.feed_forward.inner.panels
+        assert one.self.output.panels == other.self.output.panels
+        assert one.self.project.panels != other.self.project.panels  # queries, keys and values are one matrix
+        assert one.cross.source.panels != other.cross.source.panels
+    with torch.no_grad():
+        models[0].network.decoder.blocks[0].feed_forward.inner.weight.add_(1.0)
+    changed = clearhead.load("base", engine="compiled")
+    assert changed.engines.stepper().layout.blocks[0].feed_forward.inner.panels not in (
+        base.blocks[0].feed_forward.inner.panels,
+        None,
+    )
+
+
 # --- peft ---
 
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from ctypes import POINTER, c_double, c_float, c_int32, c_int64, c_void_p
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -148,6 +150,18 @@ STRUCTURES = (  # in the order of `clearhead_structure_size`
 )
 
 
+@dataclass(eq=False)
+class Packed:
+    """A matrix as native code reads it."""
+
+    linear: CLinear
+    memory: list[Tensor]  # what it points to, and the weights that it was made of
+
+
+# By the memory of the weights: networks that share weights, as the adapters of one base do, share what is made of them.
+_packed: WeakValueDictionary[tuple[object, ...], Packed] = WeakValueDictionary()
+
+
 class Layout:
     """The structures of one stack, and the memory that they point to."""
 
@@ -227,6 +241,21 @@ class Layout:
 
     def _linear(self, *parts: nn.Linear) -> CLinear:
         """One matrix for several linear maps of the same input, their outputs side by side."""
+        weights = [each for part in parts for each in part.parameters()]
+        if not all(isinstance(part, nn.Linear) for part in parts) or any(each.is_inference() for each in weights):
+            return self._remember(self._pack(*parts))  # a sum, or weights that do not count their changes
+        key = (self.panel, self.group, self.int8, *((each.data_ptr(), each._version, each.shape) for each in weights))
+        packed = _packed.get(key)
+        if packed is None:
+            packed = _packed[key] = self._pack(*parts)
+            packed.memory += weights  # nothing else gets their addresses as long as this is used
+        return self._remember(packed)
+
+    def _remember(self, packed: Packed) -> CLinear:
+        self._memory.append(packed)
+        return packed.linear
+
+    def _pack(self, *parts: nn.Linear) -> Packed:
         weight = torch.cat([part.weight for part in parts])  # (out, in)
         bias = torch.cat([torch.zeros(part.out_features) if part.bias is None else part.bias for part in parts])
         outputs, inputs = weight.shape
@@ -239,13 +268,18 @@ class Layout:
             weight, sums = weight.to(torch.int8), weight.sum(1)
         panels = weight.view(-1, self.panel, weight.size(1) // group, group)
         panels = panels.transpose(1, 2)  # (…, in / group, panel, group)
-        return CLinear(*map(self._keep, (panels, scale, bias, sums)), inputs, outputs, self.int8)
+        memory = [_own_copy(each) for each in (panels, scale, bias, sums)]
+        return Packed(CLinear(*(each.data_ptr() for each in memory), inputs, outputs, self.int8), memory)
 
     def _keep(self, tensor: Tensor) -> int:
         """The address of a copy that lives as long as the layout."""
-        own = tensor.detach().clone(memory_format=torch.contiguous_format)
+        own = _own_copy(tensor)
         self._memory.append(own)
         return own.data_ptr()
+
+
+def _own_copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
 def unsupported_parts(network: object) -> list[str]:
