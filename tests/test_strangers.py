@@ -339,7 +339,7 @@ def test_the_configuration_of_a_run_reads_no_other_file(stranger: Path, tmp_path
 
 def test_a_tokenizer_with_more_tokens_than_the_network_is_refused(stranger: Path) -> None:
     Tokenizer.train("bytes", [TEXT, "other words: übermäßig"], size=340).save(stranger / "tokenizer.json")
-    with pytest.raises(RunError, match=r"run: tokenizer\.json has \d+ tokens, and the network knows only \d+$"):
+    with pytest.raises(RunError, match=r"run/tokenizer\.json has \d+ tokens, and the network knows only \d+$"):
         clearhead.load(stranger)
 
 

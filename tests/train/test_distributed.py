@@ -208,6 +208,7 @@ check_shards(found)
 def report(damaged):
     distributed.barrier()
     assert len(damaged) == 1 and len(set(group.gather(damaged[0]))) == 1
+    group.on_main(lambda: (folder / "damaged-step-00000008").rename(folder / "step-00000008"))  # it was set aside
     return damaged[0]
 
 shard = sorted((folder / "step-00000008" / "weights").iterdir())[2]
