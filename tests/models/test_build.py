@@ -17,7 +17,7 @@ from clearhead.config import AnyConfig
 from clearhead.errors import ConfigError
 from clearhead.models import build
 from clearhead.models.build import Model, TransformerDecoder, initialise, without_initialisation
-from clearhead.models.classifier import Classifier, Tagger
+from clearhead.models.classifier import Classifier, Embedder, Tagger
 from clearhead.models.config import ModelConfig
 from clearhead.models.lm import LanguageModel, MaskedLanguageModel
 from clearhead.models.rnn import RnnCaptioner, RnnLanguageModel, RnnSeq2Seq
@@ -56,6 +56,7 @@ CASES: list[tuple[str, list[str], type[nn.Module]]] = [
     ("caption", ["model.architecture=sequence"], SequenceCaptioner),
     ("caption", ["model.architecture=rnn"], RnnCaptioner),
     ("words", [], SkipGram),
+    ("embed", [], Embedder),
 ]
 every_case = pytest.mark.parametrize(("task", "settings", "kind"), CASES, ids=lambda case: str(case))
 
