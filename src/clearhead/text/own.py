@@ -36,7 +36,7 @@ class OwnTokenizer(Tokenizer):
     def __init__(self, given: Any):
         if not callable(getattr(given, "encode", None)) or not callable(getattr(given, "decode", None)):
             raise TextError(f"{type(given).__name__} is no tokenizer: it needs encode(text) and decode(ids)")
-        self.given, self.size, self.kind = given, _size(given), "word"
+        self.given, self.size, self.kind, self.config = given, _size(given), "word", {}
         ids = range(self.size, self.size + len(SPECIALS))
         self.pad, self.unknown, self.start, self.stop, self.mask, self.cls = ids
 
@@ -79,6 +79,10 @@ class OwnTokenizer(Tokenizer):
         if not 0 <= id < len(self):
             raise TextError(f"there is no token {id}: this vocabulary has {len(self)}, counted from 0")
         return str(self.given.decode([id])) if id < self.size else SPECIALS[id - self.size]
+
+    @property
+    def max_id(self) -> int:
+        return len(self) - 1
 
     def __len__(self) -> int:
         return self.size + len(SPECIALS)
