@@ -48,3 +48,14 @@ def test_the_same_logits_come_back(task: str, settings: dict[str, Any], make_run
     inputs = (IDS,) if task == "lm" else (IDS[:, :7], IDS)
     with torch.no_grad():
         torch.testing.assert_close(again(*inputs), own(*inputs), rtol=0, atol=2e-5)
+
+
+def test_an_embedder_comes_back_from_gguf(make_run: Any, tmp_path: Path) -> None:
+    settings = {"placement": "after", "positions": "learned", "feed_forward": "gelu", "embedding_norm": True}
+    run = make_run("embed", kind="wordpiece", size=150, **settings, max_length=53, pool="mean", unit_length=False)
+    export("gguf", run, tmp_path / "out")
+    importing.import_model(tmp_path / "out" / "model.gguf", tmp_path / "again")
+    own, again = clearhead.load(run).network, clearhead.load(tmp_path / "again").network
+    ids = IDS % 100 + 6
+    with torch.no_grad():
+        torch.testing.assert_close(again(ids), own(ids), rtol=0, atol=1e-5)
