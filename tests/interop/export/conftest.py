@@ -23,6 +23,8 @@ MakeRun = Callable[..., Path]
 @pytest.fixture
 def make_run(tmp_path: Path) -> MakeRun:
     def make(task: str, kind: str = "bytes", size: int = 300, **settings: Any) -> Path:
+        if task not in TASKS:
+            pytest.skip(f"there is no task {task} yet")
         torch.manual_seed(11)
         model = {**SMALL, **settings}
         known = TASKS[task].config_type().model_validate({}).model

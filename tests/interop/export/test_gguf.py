@@ -79,6 +79,17 @@ def test_llama_cpp_writes_the_same_text(
     assert first["logprob"] == pytest.approx(float(logprobs[first["id"]]), abs=near)
 
 
+def test_llama_cpp_reads_what_is_quantised(make_run: Any, tmp_path: Path, llama_cpp: Any) -> None:
+    run = make_run("lm", size=330, **LLAMA)
+    export("gguf", run, tmp_path / "out", "Q8_0")
+    model = clearhead.load(run, engine="torch")
+    answer = llama_cpp(tmp_path / "out" / "model.gguf", PROMPT, 1)
+    first = answer["choices"][0]["logprobs"]["content"][0]
+    with torch.no_grad():
+        logprobs = model.network(torch.tensor([model.tokenizer.encode(PROMPT)]))[0, -1].log_softmax(-1)
+    assert first["logprob"] == pytest.approx(float(logprobs[first["id"]]), abs=0.05)
+
+
 @pytest.mark.parametrize("quantise", [None, "Q8_0", "Q4_0", "Q4_1"])
 def test_what_is_written_is_read_back(quantise: str | None, make_run: Any, tmp_path: Path) -> None:
     run = make_run("lm", size=330, **LLAMA)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import clearhead
+from clearhead.errors import RunError
 from clearhead.interop.exporting import export
 
 importing = pytest.importorskip("clearhead.interop.importing")
@@ -48,3 +49,10 @@ def test_the_same_logits_come_back(task: str, settings: dict[str, Any], make_run
     inputs = (IDS,) if task == "lm" else (IDS[:, :7], IDS)
     with torch.no_grad():
         torch.testing.assert_close(again(*inputs), own(*inputs), rtol=0, atol=2e-5)
+
+
+def test_an_embedder_with_a_tokenizer_that_llama_cpp_lacks(make_run: Any, tmp_path: Path) -> None:
+    settings = {"placement": "after", "positions": "learned", "feed_forward": "gelu", "embedding_norm": True}
+    run = make_run("embed", kind="wordpiece", size=150, **settings, max_length=53)
+    with pytest.raises(RunError, match=r"than its tokenizer \(wordpiece\); an encoder needs BERT's own"):
+        export("gguf", run, tmp_path / "out")

@@ -207,10 +207,8 @@ def _tokenizer(model: Predictor, form: HfForm) -> dict[str, Any]:
         if found is not None and _same(Library.from_str(found.json), own):
             template = getattr(own, "config", {}).get("chat_template")
             return metadata | ({"tokenizer.chat_template": template} if template else {})
-    raise RunError(
-        f"{model.name}: llama.cpp would cut texts differently than its tokenizer ({own.kind}); "
-        "train with tokenizer.kind=bytes or char"
-    )
+    known = "an encoder needs BERT's own" if form.family == "bert" else "train with tokenizer.kind=bytes or char"
+    raise RunError(f"{model.name}: llama.cpp would cut texts differently than its tokenizer ({own.kind}); {known}")
 
 
 def _same(theirs: Library, own: Tokenizer) -> bool:

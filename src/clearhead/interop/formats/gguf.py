@@ -323,7 +323,7 @@ def _phi3(model: Model) -> dict[str, Any]:
 
 
 def _bert(model: Model) -> dict[str, Any]:
-    pooling = {1: "mean", 2: "cls", 3: "last"}.get(model.get("pooling_type", 0))
+    pooling = {1: "mean", 2: "class", 3: "last"}.get(model.get("pooling_type", 0))
     return {
         "model_type": "bert",
         "architectures": ["BertModel"],
@@ -335,7 +335,7 @@ def _bert(model: Model) -> dict[str, Any]:
         "type_vocab_size": model.shape("token_types.weight")[0],
         "layer_norm_eps": model.number("attention.layer_norm_epsilon", 1e-12),
         "hidden_act": "gelu",
-        **({"pooling": pooling} if pooling else {}),
+        **({"sentence_embedding": {"pooling": pooling}} if pooling else {}),
     }
 
 
