@@ -14,6 +14,7 @@ import resource
 import shutil
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,6 +74,7 @@ def make_run(path: Path, name: str) -> Path:
 
 def use(path: Path) -> str:
     """What somebody would do with it: `opened`, or the sentence that refuses it."""
+    warnings.simplefilter("ignore")  # damaged weights are numbers too, and may be too large to add
     try:
         describe(path)
         model = clearhead.load(path)
@@ -193,16 +195,21 @@ def change(path: Path, name: str, chance: random.Random) -> str:
 
 @contextmanager
 def no_longer_than(seconds: float) -> Iterator[None]:
+    """Stop what takes longer: of the processor, or waiting for something on a machine that may be busy."""
+
     def late(_number: int, _frame: object) -> None:
         raise TimeoutError(f"it took longer than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    timers = {signal.SIGPROF: (signal.ITIMER_PROF, seconds), signal.SIGALRM: (signal.ITIMER_REAL, 20 * seconds)}
+    before = {number: signal.signal(number, late) for number in timers}
+    for timer, limit in timers.values():
+        signal.setitimer(timer, limit)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for number, (timer, _) in timers.items():
+            signal.setitimer(timer, 0)
+            signal.signal(number, before[number])
 
 
 def try_mutations(folder: Path, name: str, seeds: range) -> dict[str, int]:
@@ -215,13 +222,13 @@ def try_mutations(folder: Path, name: str, seeds: range) -> dict[str, int]:
         names = [each for each in CHANGES if (original / each).exists()]
         names = chance.sample(names, k=chance.choice([1, 1, 1, 2]))
         done = ", ".join(change(folder / "run", each, chance) for each in names)
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             with no_longer_than(SECONDS):
                 answer = use(folder / "run")
         except BaseException as problem:
             raise AssertionError(f"{name}, seed {seed}: {done}: {type(problem).__name__}: {problem}") from problem
-        slowest = max(slowest, time.perf_counter() - began)
+        slowest = max(slowest, time.process_time() - began)
         assert answer, f"{name}, seed {seed}: {done}: an empty sentence"
         counts["opened" if answer == "opened" else "refused"] += 1
         shutil.rmtree(folder / "run")
@@ -258,11 +265,10 @@ def test_a_model_far_larger_than_its_weights_is_refused_before_it_is_built(
     stranger: Path, settings: dict[str, int]
 ) -> None:
     with_settings(stranger, **settings)
-    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     sentence = r"run: model\.safetensors does not fit config\.yaml: config\.yaml describes a far larger model$"
-    with pytest.raises(RunError, match=sentence):
+    with no_longer_than(SECONDS), pytest.raises(RunError, match=sentence):
         clearhead.load(stranger)
-    assert time.perf_counter() - began < SECONDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
 
 

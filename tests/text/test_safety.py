@@ -63,10 +63,10 @@ def test_a_slow_pattern_is_refused_wherever_it_stands(document: dict[str, Any], 
 
 def test_an_id_far_beyond_the_others_is_refused_at_once(document: dict[str, Any], tmp_path: Path) -> None:
     document["model"]["vocab"]["bread"] = 2**31
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(TextError, match=r"it has 9 tokens, one of them with the id 2147483648"):
         load(document, tmp_path)
-    assert time.perf_counter() - began < 5  # the library would count to it for a minute
+    assert time.process_time() - began < 5  # the library would count to it for a minute
 
 
 def test_replacements_that_multiply_a_text_are_refused(document: dict[str, Any], tmp_path: Path) -> None:
