@@ -50,5 +50,5 @@ class ConvolutionalPatches(nn.Module):
 
     def filters(self) -> Tensor:
         """(D / 2, 3, 3, C): the patterns of the first convolution."""
-        weight: Tensor = self.halvings[0][0].weight  # type: ignore[index,assignment]
+        weight: Tensor = self.halvings[0][0].weight  # type: ignore[index]
         return weight.detach().permute(0, 2, 3, 1)
