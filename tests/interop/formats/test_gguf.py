@@ -332,3 +332,14 @@ def test_a_tensor_that_the_architecture_lacks_is_named(tmp_path: Path) -> None:
     write(tmp_path / "m.gguf", "llama", model)
     with pytest.raises(RunError, match=r"tensor blk\.0\.ffn_gate_inp\.weight, which a llama model"):
         read_checkpoint(tmp_path / "m.gguf")
+
+
+def test_a_part_of_a_model_is_one_sentence(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_uint16("split.count", 3)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(RunError, match="is one of 3 parts of a model; join them with `llama-gguf-split --merge`"):
+        read_checkpoint(tmp_path / "m.gguf")

@@ -42,6 +42,8 @@ class Gguf(Format):
         if name not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
             raise RunError(f"{path} is a GGUF file of the architecture {name}; Clearhead reads {known}")
+        if (parts := file.metadata.get("split.count", 1)) > 1:
+            raise RunError(f"{path} is one of {parts} parts of a model; join them with `llama-gguf-split --merge`")
         model = Model(file, name)
         architecture = ARCHITECTURES[name]
         tensors, skipped = _tensors(model, architecture)

@@ -49,7 +49,7 @@ class NanoGpt(Format):
         try:
             first = state_dict_of(load_torch(path), "model").get(FIRST)
         except RunError:
-            return False
+            return True  # so that reading it says what is wrong
         return first is not None and first.dim() == 2 and first.shape[0] == 3 * first.shape[1]
 
     def read(self, path: Path) -> Checkpoint:
