@@ -72,12 +72,12 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int, group: ProcessGroup) -
             files = {name: digest for each in checksums for name, digest in each.items()}
             document = {"version": VERSION, "step": checkpoint.step, "files": files, "state": checkpoint.state}
             write_text(temporary / "state.json", json.dumps(document, indent=1))
-            shutil.rmtree(final, ignore_errors=True)  # a damaged checkpoint of the same step
             temporary.replace(final)
             sync(folder)
-            for old in (*checkpoints.saved(folder)[keep:], *folder.glob(f"{checkpoints.DAMAGED}*")):
-                shutil.rmtree(old)
+            checkpoints.delete_old(folder, keep)
 
+    if group.on_main(final.exists):  # a run that resumes there repeats what came after
+        return
     group.on_main(prepare)
     for part, tensors in checkpoint.tensors.items():
         if tensors:

@@ -235,7 +235,7 @@ def resume(path: Path, callbacks: Callbacks | None = None, own: Own = NOTHING) -
 
 @contextmanager
 def remove_on_failure(out: Path) -> Iterator[None]:
-    """An error in the settings or the data leaves no new folder behind."""
+    """An error in the settings or the data leaves no new folder behind; once training has begun, everything stays."""
     new = [folder for folder in (out, *out.parents) if not folder.exists()]
     empty = out.is_dir() and not any(out.iterdir())
     try:
@@ -243,6 +243,8 @@ def remove_on_failure(out: Path) -> Iterator[None]:
     except InUseError:  # the folder is another's
         raise
     except ClearheadError:
+        if (out / "metrics.jsonl").exists():
+            raise
         if new or empty:
             shutil.rmtree(out, ignore_errors=True)
         with suppress(OSError):  # another run may be in it by now
