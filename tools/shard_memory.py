@@ -2,7 +2,7 @@
 
 Every number of processes trains the same language model for three steps, with a checkpoint, an evaluation and the final
 save. Peaks are resident memory above what the process had before the model was built, in MB, of the process with most.
-Written as JSON to benchmarks/shard_memory.json, and printed as the table of docs/training.md. Linux only.
+Written as JSON to benchmarks/memory/shards.json, and printed as the table of docs/training.md. Linux only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SETTINGS = [
     *("train.max_steps=3", "train.checkpoint_every=2", "train.evaluate_every=2", "train.keep=1"),
     *("train.device=cpu", "train.strategy=fsdp"),
 ]
-OUT = Path(__file__).parents[1] / "benchmarks" / "shard_memory.json"
+OUT = Path(__file__).parents[1] / "benchmarks" / "memory" / "shards.json"
 
 
 def resident(field: str) -> float:

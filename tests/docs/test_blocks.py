@@ -31,6 +31,7 @@ NOT_RUN = [
     ("README.md", "trains for two minutes, after an installation from the network"),
     ("docs/contrasts.md", "six trainings of seven minutes each, on a dataset from the network"),
     ("docs/contrasts.md", "half an hour of training, on datasets from the network"),
+    ("docs/export.md", "it trains for a minute"),
 ]
 DATA = os.environ.get("CLEARHEAD_DATA")
 SERVERS = re.compile(r"^clearhead (serve|studio)\b.*$", re.MULTILINE)

@@ -306,9 +306,13 @@ class WordVectors(Predictor, task=Words):
 
     def vectors(self) -> tuple[Tensor, list[str]]:
         """(V, D), and the word of each row; a table that was imported is used whole, punctuation too."""
-        imported = bool(getattr(self.tokenizer, "config", {}))
-        ids = list(range(len(SPECIALS), len(self.tokenizer))) if imported else self.tokenizer.word_ids()
+        ids = self._imported_ids() if self.tokenizer.config else self.tokenizer.word_ids()
         return self.token_vectors(torch.tensor(ids, dtype=torch.int64)), self.tokenizer.pieces(ids)
+
+    def _imported_ids(self) -> list[int]:
+        tokens = self.tokenizer
+        special = {tokens.pad, tokens.unknown, tokens.start, tokens.stop, tokens.mask, tokens.cls}
+        return [number for number in range(len(tokens)) if number not in special]
 
     def _folded(self, word: str) -> str:
         """A word as the table has it: as it is written, or else in small letters."""

@@ -122,7 +122,7 @@ class JinjaTemplate:
 
 def chat_template(tokenizer: Tokenizer) -> ChatTemplate:
     """The template of a model's tokenizer, or the form of a play."""
-    config: Mapping[str, Any] = getattr(tokenizer, "config", {})
+    config: Mapping[str, Any] = tokenizer.config
     source = config.get("chat_template")
     if isinstance(source, list):  # several by name, as some models have them for tools
         named = {each["name"]: each["template"] for each in source}
@@ -138,6 +138,6 @@ def chat_template(tokenizer: Tokenizer) -> ChatTemplate:
 def encode_chat(tokenizer: Tokenizer, template: ChatTemplate, messages: Sequence[Message]) -> list[int]:
     """The tokens of a conversation; in a model's own template special tokens are spelled out."""
     text = template.render(messages)
-    encode: Any = getattr(tokenizer, "encode_special", tokenizer.encode) if template.has_special else tokenizer.encode
+    encode = tokenizer.encode_special if template.has_special else tokenizer.encode
     ids: list[int] = encode(text)
     return ids or [tokenizer.start]

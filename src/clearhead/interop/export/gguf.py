@@ -205,7 +205,7 @@ def _tokenizer(model: Predictor, form: HfForm) -> dict[str, Any]:
         metadata |= {f"tokenizer.ggml.{role}_token_id": index for role, index in roles.items()}
         found = read_tokenizer(metadata, model.folder / "tokenizer.json")
         if found is not None and _same(Library.from_str(found.json), own):
-            template = getattr(own, "config", {}).get("chat_template")
+            template = own.config.get("chat_template")
             return metadata | ({"tokenizer.chat_template": template} if template else {})
     known = "an encoder needs BERT's own" if form.family == "bert" else "train with tokenizer.kind=bytes or char"
     raise RunError(f"{model.name}: llama.cpp would cut texts differently than its tokenizer ({own.kind}); {known}")
