@@ -229,7 +229,7 @@ def find(model: str | Path) -> Path:
     if path.is_dir():
         return path
     if path.exists():
-        raise RunError(f"{model} is not a run directory: it is a file")
+        raise RunError(f"{model} is neither a run directory nor a file of a model that `clearhead import` reads")
     known = [*bundled_names(), *(str(each.parent) for each in path.parent.glob("*/config.yaml"))]
     close = difflib.get_close_matches(str(path), known, n=1)
     suggestion = f" did you mean {close[0]}?;" if close else ""

@@ -28,5 +28,5 @@ def import_(
     if as_json:
         print_json(report.record())
         return
-    console().print(f"{out}: a {report.family} model for `clearhead {report.verb}`", soft_wrap=True)
+    console().print(f"{out}: a model of the family {report.family}, for `clearhead {report.verb}`", soft_wrap=True)
     console().print(report.text(), soft_wrap=True)
