@@ -21,7 +21,7 @@ from clearhead.errors import ConfigError, RunError
 from clearhead.files import write_text
 from clearhead.nn import MultiHeadAttention
 from clearhead.nn.lora import add_lora, base_name, lora_layers
-from clearhead.run import ModelMeta, Run
+from clearhead.run import ModelMeta, Run, find
 from clearhead.tasks import override_config, run_config
 from clearhead.tasks.base.adapters import is_adapter, save_adapter
 from clearhead.tasks.base.network import load_weights, save_weights, tied_names
@@ -69,7 +69,7 @@ def add_adapter(model: nn.Module, config: TrainConfig, taken: Mapping[str, str])
 
 def merge(run: Path, out: Path) -> None:
     """Write the model that an adapter makes of its base to a new directory."""
-    adapter = Run.open(run)
+    adapter = Run.open(find(run))
     if not is_adapter(adapter):
         raise RunError(f"{run} is a whole model: only an adapter (train.adapter=lora) has something to merge")
     if out.exists():
@@ -79,6 +79,6 @@ def merge(run: Path, out: Path) -> None:
     with new_folder(out) as place:
         write_text(place / "config.yaml", dump(override_config(config, ["train.adapter=none"])))
         for name in COPIED:
-            if (run / name).is_file():
-                shutil.copyfile(run / name, place / name)
+            if (adapter.path / name).is_file():
+                shutil.copyfile(adapter.path / name, place / name)
         save_weights(Run(place), config, weights, meta)

@@ -52,9 +52,9 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int) -> Path:
         for group, tensors in checkpoint.tensors.items():
             if tensors:  # safetensors has no empty files
                 write_tensors(temporary / f"{group}.safetensors", tensors)
-        checksums = {path.name: _checksum(path) for path in sorted(temporary.iterdir())}
+        checksums = {path.name: checksum(path) for path in sorted(temporary.iterdir())}
         document = {"version": VERSION, "step": checkpoint.step, "files": checksums, "state": checkpoint.state}
-        document["checksum"] = _digest(document)
+        document["checksum"] = digest(document)
         write_text(temporary / "state.json", json.dumps(document, indent=1))
         temporary.replace(final)
         sync(folder)
@@ -122,7 +122,7 @@ def _verified(path: Path) -> tuple[int, list[str], dict[str, Any]]:
         document = json.loads((path / "state.json").read_text(encoding="utf-8"))
         version, step, checksums, state = (document[key] for key in ("version", "step", "files", "state"))
         names = [name for name in checksums if Path(name).name == name]
-        whole = document.pop("checksum", None) in (None, _digest(document)) and len(names) == len(checksums)
+        whole = document.pop("checksum", None) in (None, digest(document)) and len(names) == len(checksums)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise DamagedError(f"checkpoint {path} is damaged: state.json is missing or incomplete") from None
     if version != VERSION:
@@ -130,16 +130,17 @@ def _verified(path: Path) -> tuple[int, list[str], dict[str, Any]]:
     if not whole:
         raise DamagedError(f"checkpoint {path} is damaged: state.json has changed")
     for name in names:
-        if not (path / name).is_file() or _checksum(path / name) != checksums[name]:
+        if not (path / name).is_file() or checksum(path / name) != checksums[name]:
             raise DamagedError(f"checkpoint {path} is damaged: {name} is missing or changed")
     return step, names, state
 
 
-def _digest(document: Mapping[str, Any]) -> str:
+def digest(document: Mapping[str, Any]) -> str:
     """The checksum of state.json itself; the first version's files have none."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def _checksum(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """The checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

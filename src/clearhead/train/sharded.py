@@ -12,7 +12,6 @@ shard's place in the tensor is in the header of its file. Checksums too are comp
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -71,6 +70,7 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int, group: ProcessGroup) -
         with write_errors(folder):
             files = {name: digest for each in checksums for name, digest in each.items()}
             document = {"version": VERSION, "step": checkpoint.step, "files": files, "state": checkpoint.state}
+            document["checksum"] = checkpoints.digest(document)
             write_text(temporary / "state.json", json.dumps(document, indent=1))
             temporary.replace(final)
             sync(folder)
@@ -83,7 +83,7 @@ def save(folder: Path, checkpoint: Checkpoint, keep: int, group: ProcessGroup) -
         if tensors:
             _write(temporary / part, tensors, group)
     mine = sorted(temporary.glob(f"*/shard-{group.rank + 1:05d}-*.safetensors"))
-    checksums = group.gather({path.relative_to(temporary).as_posix(): _checksum(path) for path in mine})
+    checksums = group.gather({path.relative_to(temporary).as_posix(): checkpoints.checksum(path) for path in mine})
     group.on_main(finish)
 
 
@@ -127,6 +127,8 @@ def _document(path: Path) -> dict[str, Any]:
         raise RunError(f"checkpoint {path} was written by another version ({version}; this one reads {VERSION})")
     if not isinstance(files, dict) or not all(OWN_FILE.fullmatch(name) for name in files):
         raise DamagedError(f"checkpoint {path} is damaged: state.json names files that are none of its own")
+    if document.pop("checksum", None) not in (None, checkpoints.digest(document)):
+        raise DamagedError(f"checkpoint {path} is damaged: state.json has changed")
     return document
 
 
@@ -136,14 +138,9 @@ def _damage(path: Path, files: Mapping[str, str], group: ProcessGroup) -> str:
         if not (path / name).is_file():
             where = "" if group.same_folder else " on this machine; all machines must share the run directory"
             return f"checkpoint {path} is damaged: {name} is missing{where}"
-        if _checksum(path / name) != digest:
+        if checkpoints.checksum(path / name) != digest:
             return f"checkpoint {path} is damaged: {name} is changed"
     return ""
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # --- torch.distributed.checkpoint ---
