@@ -13,6 +13,7 @@ from clearhead.tasks import load_config
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted(FOLDER.rglob("*.yaml"))
+LAST = {"en-es": "en-es-treaties"}  # models that were trained in several parts: the recipe of the last one
 CONTRASTS = {
     "no-positions": {"model.positions"},
     "no-scale": {"model.score"},
@@ -29,7 +30,7 @@ def test_a_recipe_names_data_that_anyone_can_get(path: Path) -> None:
 
 @pytest.mark.parametrize("name", bundled_names())
 def test_a_model_that_comes_with_the_package_is_made_by_its_recipe(name: str) -> None:
-    recipe, made = load_config(FOLDER / f"{name}.yaml"), load_config(find(name) / "config.yaml")
+    recipe, made = load_config(FOLDER / f"{LAST.get(name, name)}.yaml"), load_config(find(name) / "config.yaml")
     assert made == recipe
 
 

@@ -28,6 +28,7 @@ from clearhead.tasks.base.network import load_weights
 from clearhead.train import board, checkpoints
 from clearhead.train.evaluate import evaluate
 from clearhead.train.loop import Callbacks, Trainer
+from clearhead.train.merge import merge
 from clearhead.train.pack import pack
 from clearhead.train.start import make_trainer, resume, run_training
 
@@ -428,10 +429,10 @@ def test_what_cannot_be_adapted_is_one_sentence() -> None:
     adapted("translate", "a")
     with pytest.raises(ConfigError, match=r"start_from=a is an adapter itself; .*: clearhead merge a --out DIR"):
         adapted("translate", "new", base="a")
-    with pytest.raises(RunError, match=r"^base is a whole model: only an adapter \(train\.adapter=lora\) has"):
-        clearhead.train.adapters.merge(Path("base"), Path("merged"))
+    with pytest.raises(RunError, match=r"^base is a whole model: name the one to merge it --with"):
+        merge(Path("base"), Path("merged"))
     with pytest.raises(ConfigError, match="base is there already; choose another --out"):
-        clearhead.train.adapters.merge(Path("a"), Path("base"))
+        merge(Path("a"), Path("base"))
     trained("lm", "words", **{"model.architecture": "rnn"})
     with pytest.raises(ConfigError, match=r"train\.adapter=lora needs blocks of attention, and this model has none"):
         adapted("lm", "new", base="words")

@@ -1,4 +1,4 @@
-"""`clearhead merge RUN --out DIR`: an adapter and its base as one model."""
+"""`clearhead merge RUN --out DIR`: an adapter and its base, or two trainings of one network, as one model."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from clearhead.cli.common import Json, console, print_json
 
 
 def merge(
-    run: Annotated[Path, typer.Argument(help="Run directory of an adapter (train.adapter=lora).")],
+    run: Annotated[Path, typer.Argument(help="Run directory of an adapter (train.adapter=lora), or of a model.")],
     out: Annotated[Path, typer.Option(help="Directory to create.")],
+    other: Annotated[Path | None, typer.Option("--with", help="Another training of the same network.")] = None,
+    share: Annotated[float, typer.Option(help="Part of RUN in the mean of the weights.")] = 0.5,
     as_json: Json = False,
 ) -> None:
-    """Add an adapter's updates to the weights of its base, and write the sum as a model of its own."""
-    from clearhead.train.adapters import merge as merge_run
+    """Add an adapter's updates to the weights of its base, or take the mean of two models' weights."""
+    from clearhead.train.merge import merge as merge_runs
 
-    merge_run(run, out)
+    merge_runs(run, out, other, share)
     if as_json:
         print_json({"run": str(run), "out": str(out)})
     else:

@@ -1,34 +1,26 @@
-"""Adapters: small updates trained beside a frozen model, saved by themselves, and merged into a model of their own.
+"""Adapters: small updates trained beside a frozen model and saved by themselves; `train/merge.py` adds them up.
 
     train.start_from=RUN train.adapter=lora train.rank=8     every weight of RUN is frozen, and each matrix of
                                                              `train.targets` gets an update of low rank
-    clearhead merge ADAPTER --out DIR                        the sum, as a run directory like any other
 
 What the base does not have, such as the output layer of other labels, is trained as a whole and saved with the adapter.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from torch import Tensor, nn
 
-from clearhead.config import TrainConfig, dump
-from clearhead.errors import ConfigError, RunError
-from clearhead.files import write_text
+from clearhead.config import TrainConfig
+from clearhead.errors import ConfigError
 from clearhead.nn import MultiHeadAttention
 from clearhead.nn.lora import add_lora, base_name, lora_layers
-from clearhead.run import ModelMeta, Run, find
-from clearhead.tasks import override_config, run_config
-from clearhead.tasks.base.adapters import is_adapter, save_adapter
-from clearhead.tasks.base.network import load_weights, save_weights, tied_names
-from clearhead.train.pack import new_folder
+from clearhead.run import ModelMeta, Run
+from clearhead.tasks.base.adapters import save_adapter
+from clearhead.tasks.base.network import tied_names
 from clearhead.train.parts import matching_linears
-
-COPIED = ("tokenizer.json", "card.md", "metrics.jsonl")
 
 
 @dataclass(frozen=True)
@@ -65,20 +57,3 @@ def add_adapter(model: nn.Module, config: TrainConfig, taken: Mapping[str, str])
         f"for {len(targets)} matrices ({', '.join(config.targets)}); the others are frozen"
     )
     return Adapter(taken, names), note
-
-
-def merge(run: Path, out: Path) -> None:
-    """Write the model that an adapter makes of its base to a new directory."""
-    adapter = Run.open(find(run))
-    if not is_adapter(adapter):
-        raise RunError(f"{run} is a whole model: only an adapter (train.adapter=lora) has something to merge")
-    if out.exists():
-        raise ConfigError(f"{out} is there already; choose another --out")
-    config = run_config(adapter)
-    weights, meta = load_weights(adapter, config)
-    with new_folder(out) as place:
-        write_text(place / "config.yaml", dump(override_config(config, ["train.adapter=none"])))
-        for name in COPIED:
-            if (adapter.path / name).is_file():
-                shutil.copyfile(adapter.path / name, place / name)
-        save_weights(Run(place), config, weights, meta)
