@@ -51,20 +51,18 @@ def written(config: AnyConfig, path: Path) -> Path:
 def together(
     tmp_path: Path, script: str, *arguments: object, restarts: int = 0, processes: int = 2
 ) -> subprocess.CompletedProcess[str]:
-    """Some processes of a script under torchrun."""
-    (tmp_path / "worker.py").write_text(script, encoding="utf-8")
+    """Some processes of a script: under torchrun where they are restarted, else forked, which is faster."""
+    worker = tmp_path / "worker.py"
+    worker.write_text(script, encoding="utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launch = ["--nproc-per-node", str(processes), "--master-port", str(port), "--max-restarts", str(restarts)]
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        *launch,
-        str(tmp_path / "worker.py"),
-        *map(str, arguments),
-    ]
+        port = str(free.getsockname()[1])
+    if restarts:
+        options = ["--nproc-per-node", str(processes), "--master-port", port, "--max-restarts", str(restarts)]
+        launch = ["-m", "torch.distributed.run", *options]
+    else:
+        launch = [str(Path(__file__).with_name("forked.py")), str(processes), port]
+    command = [sys.executable, *launch, str(worker), *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
