@@ -164,7 +164,7 @@ def test_real_pairs_are_padded_by_less_than_a_twentieth(corpus) -> None:  # type
     folder = Path(os.environ.get("CLEARHEAD_DATA", "nowhere")) / corpus.__name__
     if not folder.is_dir():
         pytest.skip(f"needs $CLEARHEAD_DATA/{corpus.__name__}")
-    pairs = [(source.strip(), target.strip()) for source, target in corpus(folder)]
+    pairs = [(source.strip(), target.strip()) for source, target in islice(corpus(folder), 20_000)]
     tokenizer = Tokenizer.train("bpe", (text for pair in pairs for text in pair), size=8000)
     source, target = (tokenizer.encode_batch(list(side)) for side in zip(*pairs, strict=True))
     lengths = np.array([[len(a) + 1, len(b) + 2] for a, b in zip(source, target, strict=True)])  # (N, 2)

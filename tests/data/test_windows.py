@@ -232,7 +232,7 @@ def peak_memory(megabytes: int, kind: str, folder: Path) -> float:
 
 @pytest.mark.parametrize("kind", ["char", "bytes"])
 def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
-    small, large = peak_memory(2, kind, tmp_path), peak_memory(16, kind, tmp_path)
+    small, large = peak_memory(1, kind, tmp_path), peak_memory(11, kind, tmp_path)
     assert large < small + 50
 
 

@@ -28,6 +28,7 @@ from .setting import CHARACTERS, WORDS, make
 
 Of = Callable[[str], Predictor]
 Ask = Callable[[str, str, Case], str]
+Expected = Callable[[str, Case], str]
 MODELS = ["writer", "windowed", "recurrent"]
 TRANSLATIONS_OF = {  # a recurrent network has no attention to the source that could cover it
     "translator": TRANSLATIONS,
@@ -67,9 +68,20 @@ def model(paths: dict[str, str]) -> Of:
     return cache(lambda name: load(paths[name]))
 
 
-def expected(model: Predictor, case: Case) -> str:
-    text: str = model.generate(case.prompt, max_tokens=case.max_tokens, stops=case.stops, **case.python)
-    return text[len(case.prompt) :]
+@pytest.fixture(scope="module")
+def expected(model: Of) -> Expected:
+    """What `Model.generate` writes, once for all surfaces."""
+    cases = {case.name: case for case in CASES}
+
+    @cache
+    def text(model_name: str, case_name: str) -> str:
+        case = cases[case_name]
+        written: str = model(model_name).generate(
+            case.prompt, max_tokens=case.max_tokens, stops=case.stops, **case.python
+        )
+        return written[len(case.prompt) :]
+
+    return lambda name, case: text(name, case.name)
 
 
 def expected_translation(model: Predictor, case: Case) -> str:
@@ -128,9 +140,9 @@ def among_others(address: str, name: str, cases: Sequence[Case], ask: Ask) -> di
     return found
 
 
-def test_every_rule_changes_the_text(model: Of) -> None:
+def test_every_rule_changes_the_text(model: Of, expected: Expected) -> None:
     """So that a surface that ignored a setting would be found out."""
-    texts = {expected(model("writer"), case) for case in CASES}
+    texts = {expected("writer", case) for case in CASES}
     translations = {expected_translation(model("translator"), case) for case in TRANSLATIONS}
     assert (len(texts), len(translations)) == (len(CASES), len(TRANSLATIONS))
 
@@ -140,34 +152,34 @@ def test_every_rule_changes_the_text(model: Of) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_alone(address: str, model: Of, name: str, case: Case) -> None:
-    text = expected(model(name), case)
+def test_alone(address: str, expected: Expected, name: str, case: Case) -> None:
+    text = expected(name, case)
     assert whole(address, name, case) == text
     assert streamed(address, name, case) == text
 
 
 @pytest.mark.parametrize("ask", [whole, streamed])
 @pytest.mark.parametrize("name", MODELS)
-def test_among_others(address: str, model: Of, name: str, ask: Ask) -> None:
+def test_among_others(address: str, expected: Expected, name: str, ask: Ask) -> None:
     found = among_others(address, name, CASES, ask)
-    assert found == {case.name: {expected(model(name), case)} for case in CASES}
+    assert found == {case.name: {expected(name, case)} for case in CASES}
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_on_the_command_line(
-    paths: dict[str, str], model: Of, capsys: pytest.CaptureFixture[str], name: str, case: Case
+    paths: dict[str, str], expected: Expected, capsys: pytest.CaptureFixture[str], name: str, case: Case
 ) -> None:
     stops = [word for stop in case.stops for word in ("--stop", stop)]
     words = ["generate", paths[name], case.prompt, "--max-tokens", str(case.max_tokens), *stops, *case.options]
     assert _run(words, debug=True) == 0
-    assert capsys.readouterr().out == f"{case.prompt}{expected(model(name), case)}\n"
+    assert capsys.readouterr().out == f"{case.prompt}{expected(name, case)}\n"
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("case", PLAYED, ids=str)
-def test_in_the_studio(studio: TestClient, model: Of, name: str, case: Case) -> None:
-    assert played(studio, name, case, case.max_tokens) == expected(model(name), case)
+def test_in_the_studio(studio: TestClient, expected: Expected, name: str, case: Case) -> None:
+    assert played(studio, name, case, case.max_tokens) == expected(name, case)
 
 
 def test_beam_search_returns_the_n_best(address: str, model: Of) -> None:
