@@ -72,7 +72,8 @@ def test_items_are_counted_now_and_then_and_at_the_end(monkeypatch: pytest.Monke
     seen: list[tuple[int, int | None]] = []
     workspace = Workspace(Path(), on_progress=lambda done, total: seen.append((done, total)))
     times = iter(range(0, 99))
-    monkeypatch.setattr("clearhead.tasks.base.task.time.monotonic", lambda: 0.03 * next(times))
+    clock = SimpleNamespace(monotonic=lambda: 0.03 * next(times))
+    monkeypatch.setattr("clearhead.tasks.base.task.time", clock)  # of no other module
     assert list(workspace.counted("abcdefg", 7)) == list("abcdefg")
     assert seen[-1] == (7, 7)
     assert 1 < len(seen) < 7
