@@ -141,7 +141,7 @@ class EncoderConfig(ModelConfig):
 
 
 class WordFeatureConfig(EncoderConfig):
-    """A model that labels words."""
+    """A model that labels words, or texts by their words."""
 
     features: int = Field(
         0, ge=0, description="rows for hashed features of words (beginning, ending, shape, neighbours); 0 = none"
