@@ -94,7 +94,7 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
             "train.label_smoothing": 0.1,
             "train.average": 0.98,
             "train.evaluations": 10,
-            "train.patience": 5,
+            "train.patience": 10,  # all: none ends the training before its rate has fallen
         }
 
     def __init__(self, config: Config[ModelT], workspace: Workspace):
