@@ -61,6 +61,7 @@ class DataConfig(Section):
         0.0, ge=0, le=1, description="strength of image augmentation, or share of a training text's tokens hidden"
     )
     mirror: bool = Field(False, description="flip half of the training images left to right")
+    shift: int = Field(0, ge=0, description="pixels that training images are moved by, at most, in each direction")
     image_size: int | None = Field(
         None, ge=1, description="side of the centre square that images are scaled to; none = as they are if all equal"
     )

@@ -193,11 +193,11 @@ def test_beam_search_returns_the_n_best(address: str, model: Of) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"beams": 2, "n": 3}, "n_best=3 needs at least as many beams, and beam_width=2"),
-        ({"beams": 2, "temperature": 0.5}, "temperature=0.5 is for sampling and beam_width=2 for beam search"),
+        ({"beams": 2, "n": 3}, "n=3 needs at least as many beams, and beams=2"),
+        ({"beams": 2, "temperature": 0.5}, "temperature=0.5 is for sampling and beams=2 for beam search"),
         ({"beams": 2, "logprobs": 1}, "logprobs: a beam search keeps no alternatives"),
         ({"beams": 16, "max_tokens": 480, "prompt": ["a", "b"]}, "15,360 tokens are more than the 8,192"),
-        ({"groups": 2}, "beam_width=1 is not divisible by beam_groups=2"),
+        ({"groups": 2}, "beams=1 is not divisible by groups=2"),
         ({"banned_tokens": [99_999]}, "banned_tokens: there is no token 99999 in the vocabulary of"),
         ({"banned_tokens": [5], "prefix_tokens": [5]}, "token 5 is in both prefix_tokens and banned_tokens"),
     ],

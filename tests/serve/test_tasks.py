@@ -47,7 +47,7 @@ def test_the_settings_of_the_search_are_used(client: TestClient, model: Of) -> N
     found = post(client, "/translate", model="translator", text=text, beams=1)
     assert found["translation"] == model("translator").translate(text, beam_width=1)
     sentence = post(client, "/translate", 400, model="translator", text=text, beams=2, n_best=3)
-    assert sentence == "n_best=3 needs at least as many beams, and beam_width=2"
+    assert sentence == "n_best=3 needs at least as many beams, and beams=2"
 
 
 def test_a_text_is_classified(client: TestClient, model: Of) -> None:

@@ -17,6 +17,7 @@ from clearhead.tasks.base.metrics import (
     bleu,
     caption_bleu,
     chrf,
+    cider,
     confusion_matrix,
     exact_match,
     macro_f1,
@@ -142,6 +143,35 @@ def test_unequal_lengths_and_empty_lists_are_refused(metric):
         metric(["a", "b", "c"], ["a", "b"])
     with pytest.raises(DataError, match="nothing to measure"):
         metric([], [])
+
+
+def test_cider_by_hand():
+    # Of two images: `a` has the weight log 1 = 0, `cat`, `dog`, `a cat` and `a dog` have log 2.
+    # The first caption: cosine 1 for one word and for two, none for three and four: (1 + 1 + 0 + 0) / 4.
+    score = cider(["A cat.", "a cat"], [["a cat"], ["a dog"]])
+    assert score.name == "CIDEr"
+    assert score.value == pytest.approx(10 * (2 / 4 + 0) / 2)
+    assert score.signature == "CIDEr-D|n:4|sigma:6|images:2"
+
+
+def test_cider_clips_repeated_words_and_minds_the_length():
+    # All weights are log 2. `cat` counts once of three times: 1 / (3 √2); the caption is one word too long.
+    first = math.exp(-1 / (2 * 6**2)) * (1 / (3 * math.sqrt(2))) / 4
+    assert cider(["cat cat cat", "dog"], [["red cat"], ["blue"]]).value == pytest.approx(10 * (first + 0) / 2)
+
+
+def test_cider_is_the_mean_over_references_and_does_not_depend_on_their_order():
+    references = [["a red cat sleeps", "the cat"], ["two dogs run fast"], ["one bird"]]
+    score = cider(["a red cat", "two dogs run", "a fish"], references)
+    turned = [list(reversed(each)) for each in references]
+    assert cider(["a red cat", "two dogs run", "a fish"], turned).value == pytest.approx(score.value)
+    single = [cider(["a red cat", "x", "x"], [[each], *references[1:]]).value for each in references[0]]
+    assert all(value > 0 for value in single)
+
+
+def test_cider_needs_a_reference():
+    with pytest.raises(DataError, match="sentence 2 has no reference"):
+        cider(["a", "b"], [["a"], []])
 
 
 def test_a_caption_needs_a_reference():

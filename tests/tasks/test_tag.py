@@ -7,7 +7,8 @@ import torch
 
 import clearhead
 from clearhead.models.classifier import WordEncoder
-from clearhead.tasks.tag import Tagger, Words, word_tensor
+from clearhead.tasks.base.labels import Words, word_tensor
+from clearhead.tasks.tag import Tagger
 from clearhead.text.word_features import FEATURES, word_features
 
 SENTENCES = [

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tests.train.small_runs import assert_alike, losses, make_config, stopped_at, together, written
 
-from clearhead.config import AnyConfig
-from clearhead.errors import ConfigError
+from clearhead.config import AnyConfig, TrainConfig
+from clearhead.errors import ConfigError, RunError
+from clearhead.train import distributed as distributed_file
 from clearhead.train.distributed import ProcessGroup
 from clearhead.train.start import resume, run_training
 
@@ -137,6 +141,33 @@ def test_a_killed_process_is_restarted_and_the_run_continues(tmp_path: Path) -> 
     assert done.stdout.count("The model is in") == 1  # one process speaks
     times = [json.loads(line)["step"] for line in (run / "times.jsonl").read_text(encoding="utf-8").splitlines()]
     assert times == [1, 2, 3, 4, 5, *range(5, 11)]  # it went on from step 4
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """A group of two whose connection is not made."""
+    monkeypatch.setattr(distributed_file, "rendezvous", lambda *_, **__: iter([(None, 0, 2)]))
+    for name in ("init_process_group", "destroy_process_group"):
+        monkeypatch.setattr(torch.distributed, name, lambda *_, **__: None)
+    return lambda: ProcessGroup(rank=0, world_size=2)._connected(TrainConfig(device="cpu"))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        RuntimeError("[/w/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:53684."),
+        torch.distributed.DistNetworkError("The client socket has timed out"),
+    ],
+)
+def test_a_process_that_is_gone_is_one_sentence_in_the_others(connected: Any, problem: Exception) -> None:
+    sentence = "another process of this training has stopped or does not answer, so this one stops too; its own last"
+    with pytest.raises(RunError, match=sentence), connected():
+        raise problem
+
+
+def test_other_errors_are_not_taken_for_a_lost_process(connected: Any) -> None:
+    with pytest.raises(RuntimeError, match="shape 3 is not 5"), connected():
+        raise RuntimeError("shape 3 is not 5")
 
 
 def test_batch_norm_is_refused() -> None:

@@ -121,6 +121,19 @@ def test_muon_calls_the_closure_with_gradients():
     assert parameter.ne(1).all()
 
 
+def test_filters_are_learned_as_the_rows_of_a_matrix():
+    torch.manual_seed(4)
+    filters = nn.Parameter(torch.randn(11, 2, 3, 5))
+    matrix = nn.Parameter(filters.detach().flatten(1).clone())
+    optimizers = [Muon([each], lr=0.03, weight_decay=0.1) for each in (filters, matrix)]
+    for _ in range(3):
+        filters.grad = torch.randn(11, 2, 3, 5)
+        matrix.grad = filters.grad.flatten(1)
+        for optimizer in optimizers:
+            optimizer.step()
+    assert_close(filters.flatten(1), matrix, rtol=0, atol=0)
+
+
 def test_muon_refuses_parameters_that_are_not_matrices():
     with pytest.raises(ShapeError, match=r"muon is for matrices, and a parameter has shape \(7,\)"):
         Muon([nn.Parameter(torch.ones(7))])

@@ -16,6 +16,7 @@ from clearhead.nn import (
     EncoderBlock,
     LearnedPositions,
     MultiHeadAttention,
+    ResidualPatches,
     T5Relative,
     TokenEmbedding,
     TokenOutput,
@@ -113,6 +114,13 @@ def test_a_tied_model_leaves_adamw_nothing_to_decay():
     (kept,) = adamw.param_groups
     assert kept["weight_decay"] == 0.0
     assert names(kept) | names(muon.param_groups[0]) == set(each_parameter(model))
+
+
+def test_muon_takes_the_convolutions_of_residual_patches():
+    patches = ResidualPatches(4, 3, 10)
+    _, muon = make_optimizers(patches, TrainConfig(optimizer="muon"))
+    blocks = {f"halvings.{n}.3.blocks.{k}.weight" for n in range(2) for k in range(2)}
+    assert names(muon.param_groups[0]) == blocks
 
 
 def test_a_model_without_blocks_has_nothing_for_muon():

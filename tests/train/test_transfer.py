@@ -27,7 +27,7 @@ from clearhead.train.distributed import ProcessGroup
 from clearhead.train.dry_run import estimate
 from clearhead.train.evaluate import evaluate
 from clearhead.train.loop import Callbacks, Trainer
-from clearhead.train.start import make_trainer, resume, run_training
+from clearhead.train.start import make_trainer, resume, run_training, with_absolute_paths
 from clearhead.train.transfer import LISTED, counterpart, start_run, words_in_common
 
 SHAPE = ["model.dim=22", "model.heads=2", "model.layers=1", "model.inner=29", "model.max_length=53"]
@@ -383,9 +383,26 @@ def test_resuming_without_a_checkpoint_needs_the_trained_run() -> None:
     with pytest.raises(StoppedError):
         run_training(config, Path("stopped"), "test", stopping_at(2))
     shutil.rmtree("old")
-    with pytest.raises(ConfigError, match=r"train\.start_from=old is not a run directory: it has no config\.yaml"):
+    with pytest.raises(ConfigError, match=r"train\.start_from=.*/old is not a run directory: it has no config\.yaml"):
         resume(Path("stopped"))
     assert Path("stopped/config.yaml").is_file()
+
+
+def test_a_run_resumes_from_another_folder_than_it_began_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished("old", "lm")
+    config = made("classify", "train.start_from=old", *LONGER)
+    run_training(config, Path("whole"), "test")
+    with pytest.raises(StoppedError):
+        run_training(config, Path("stopped"), "test", stopping_at(2))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    resume(tmp_path / "stopped")
+    assert files(str(tmp_path / "stopped")) == files(str(tmp_path / "whole"))
+
+
+def test_the_name_of_a_bundled_model_stays_a_name() -> None:
+    config = override_config(default_config("classify", "tiny"), ["train.start_from=shakespeare"])
+    assert with_absolute_paths(config).train.start_from == "shakespeare"
 
 
 def test_shards_are_cut_from_what_was_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,10 @@ class TextEncoder(nn.Module):
         self.ngrams = NgramEmbedding(ngrams, config.dim)
         self.stack = build.encoder(config)
 
+    def real(self, ids: Tensor) -> Tensor:
+        """(B, T): True for what is not padding."""
+        return ids != self.pad
+
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> (B, T, D)."""
         mask = build.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
@@ -45,6 +49,9 @@ class WordEncoder(TextEncoder):
         super().__init__(config, size, pad, config.ngrams)
         self.features = FeatureEmbedding(config.features, config.dim, config.dropout)
 
+    def real(self, words: Tensor) -> Tensor:
+        return words[..., 0] != self.pad
+
     def forward(self, words: Tensor) -> Tensor:
         """(B, T, 1 + F): each word's id, then the numbers of its features -> (B, T, D)."""
         ids, features = words[..., 0], words[..., 1:]
@@ -55,9 +62,17 @@ class WordEncoder(TextEncoder):
 class Classifier(Model):
     """One label for a text, from the class token, the mean or the last token."""
 
-    def __init__(self, config: PooledConfig, size: int, classes: int, pad: int = 0, ngrams: int = 1):
+    def __init__(
+        self,
+        config: PooledConfig,
+        size: int,
+        classes: int,
+        pad: int = 0,
+        ngrams: int = 1,
+        encoder: TextEncoder | None = None,
+    ):
         super().__init__()
-        self.encoder = TextEncoder(config, size, pad, ngrams)
+        self.encoder = encoder or TextEncoder(config, size, pad, ngrams)
         self.dropout = Dropout(config.dropout)
         self.output = build.pooled_output(config, classes)
 
@@ -65,8 +80,8 @@ class Classifier(Model):
         return {"encoder": self.encoder.stack}
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, T), with the class token first if the pool is `class` -> logits (B, C)."""
-        return self.output(self.dropout(self.encoder(ids)), ids != self.encoder.pad)
+        """(B, T) or (B, T, 1 + F), with the class token first if the pool is `class` -> logits (B, C)."""
+        return self.output(self.dropout(self.encoder(ids)), self.encoder.real(ids))
 
 
 class Embedder(Model):

@@ -141,7 +141,7 @@ class EncoderConfig(ModelConfig):
 
 
 class WordFeatureConfig(EncoderConfig):
-    """A model that labels words."""
+    """A model that labels words, or texts by their words."""
 
     features: int = Field(
         0, ge=0, description="rows for hashed features of words (beginning, ending, shape, neighbours); 0 = none"
@@ -152,7 +152,7 @@ class PatchConfig(ModelConfig):
     """A model that reads images."""
 
     patch: int = Field(4, ge=1, description="side of a square patch, in pixels")
-    patches: PatchesName = Field("linear", description="how patches become vectors: linear or convolution")
+    patches: PatchesName = Field("linear", description="how patches become vectors: linear, convolution or residual")
     extra_tokens: int = Field(0, ge=0, description="trainable tokens between the class token and the patches")
 
 

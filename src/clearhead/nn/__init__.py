@@ -41,7 +41,7 @@ from clearhead.nn.feedforward import ACTIVATIONS, FEED_FORWARDS, FeedForward, Fe
 from clearhead.nn.lora import LoRALinear, add_lora
 from clearhead.nn.masks import Mask, additive_mask, causal_mask, length_mask, padding_mask, prefix_mask, window_mask
 from clearhead.nn.norm import NORMS, BatchNorm, Dropout, LayerNorm, NoNorm, RMSNorm, layer_norm, rms_norm
-from clearhead.nn.patches import PATCHES, ConvolutionalPatches
+from clearhead.nn.patches import PATCHES, ConvolutionalPatches, ResidualPatches
 from clearhead.nn.pooling import (
     POOLS,
     ClassToken,
@@ -88,7 +88,7 @@ __all__ += ["pick_one", "softmax", "sum_of_projections"]
 __all__ += ["PLACEMENTS", "Decoder", "DecoderBlock", "DecoderCache", "Encoder", "EncoderBlock"]
 __all__ += ["ParallelBlock", "PostNorm", "PreNorm", "Residual", "SandwichNorm"]
 __all__ += ["Cache", "FixedCache", "GrowingCache", "MemoryCache", "WindowCache"]
-__all__ += ["PATCHES", "ConvolutionalPatches", "FeatureEmbedding"]
+__all__ += ["PATCHES", "ConvolutionalPatches", "FeatureEmbedding", "ResidualPatches"]
 __all__ += ["NgramEmbedding", "OneSegment", "PatchEmbedding", "SegmentEmbedding", "SoftCap", "TokenEmbedding"]
 __all__ += ["TokenOutput", "Transform", "one_hot"]
 __all__ += ["ACTIVATIONS", "FEED_FORWARDS", "FeedForward", "FeedForwardLayer", "GatedFeedForward", "SwiGLU"]

@@ -12,6 +12,7 @@ import base64
 import binascii
 import io
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
@@ -37,7 +38,7 @@ from starlette.datastructures import UploadFile
 from clearhead.data.images import pixels
 from clearhead.decode import Settings
 from clearhead.decode.loop import source_limit
-from clearhead.errors import DataError
+from clearhead.errors import ConfigError, DataError
 from clearhead.run import Sizes
 from clearhead.serve.errors import RequestError
 from clearhead.serve.registry import ServedModel, Service
@@ -118,6 +119,15 @@ class RequestBody(BaseModel):
         return known if unknown is None else {unknown: values[unknown], **known}
 
 
+# Settings of the token loop that a request calls otherwise.
+FIELD_NAMES = {
+    "beam_width": "beams",
+    "beam_groups": "groups",
+    "diversity_penalty": "diversity",
+    "no_repeat_ngram": "no_repeat",
+}
+
+
 class SearchBody(RequestBody):
     """How to search for a text, or to sample one: the settings of the token loop."""
 
@@ -150,7 +160,15 @@ class SearchBody(RequestBody):
             "diversity_penalty": self.diversity,
             "length_penalty": self.length_penalty,
         }
-        return Settings(**{**values, **others})
+        try:
+            return Settings(**{**values, **others})
+        except ConfigError as problem:
+            raise ConfigError(self._with_field_names(str(problem))) from None
+
+    def _with_field_names(self, sentence: str) -> str:
+        """A sentence about settings in the words of the request: `beams` for beam_width."""
+        names = FIELD_NAMES if "n_best" in type(self).model_fields else {**FIELD_NAMES, "n_best": "n"}
+        return re.sub("|".join(names), lambda found: names[found[0]], sentence)
 
 
 class ImageBody(RequestBody):

@@ -38,7 +38,7 @@ from clearhead.tasks.base.images import (
     scaling_note,
     sizes_of,
 )
-from clearhead.tasks.base.metrics import Score, caption_bleu
+from clearhead.tasks.base.metrics import Score, caption_bleu, cider
 from clearhead.tasks.base.predictor import BATCH, GeneratingPredictor
 from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Workspace, device_of, read_dataset, train_tokenizer
@@ -79,7 +79,7 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
     rank = 5
     defaults = {"model": {"positions": "learned", "feed_forward": "gelu"}, "tokenizer": {"kind": "word"}}
     max_scored = 500  # images described at each evaluation
-    metric, score_names = "BLEU", ("BLEU",)
+    metric, score_names = "BLEU", ("BLEU", "CIDEr")
 
     @classmethod
     def build(cls, model: CaptionModel, sizes: Sizes) -> nn.Module:
@@ -147,13 +147,13 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
         return {"source": normalise(part.images[part.image[indices]]), "target": torch.from_numpy(target)}
 
     def scores(self, model: Any) -> tuple[tuple[Score, ...], str]:
-        """BLEU against all captions of an image, by greedy search."""
+        """BLEU and CIDEr against all captions of an image, by greedy search."""
         images = self.held_out.images[: self.max_scored]
         mine = images[self.share.rank :: self.share.world_size]
         settings = Settings(max_tokens=self.config.data.max_length)
         written = self.share.merge(describe(model, mine, self.tokenizer, settings))
         references = [list(each.captions) for each in self.described[: self.max_scored]]
-        return (caption_bleu(written, references),), written[0]
+        return (caption_bleu(written, references), cider(written, references)), written[0]
 
     def example(self) -> PreparedInput:
         """The first held-out caption and its image."""

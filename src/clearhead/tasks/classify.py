@@ -1,6 +1,7 @@
 """Classification of texts: one label for each; and the classifier.
 
-B texts, T tokens, C classes
+A word may be read with its features (its beginning and ending, its neighbours), so that one that training never saw is
+not unknown. B texts, T tokens, F features, C classes
 """
 
 from __future__ import annotations
@@ -15,21 +16,31 @@ from torch import Tensor, nn
 
 from clearhead.config import Config
 from clearhead.data import Labelled
-from clearhead.data.batches import pad
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Classifier as ClassifierNetwork
-from clearhead.models.config import EncoderConfig, PooledConfig
+from clearhead.models.classifier import TextEncoder, WordEncoder
+from clearhead.models.config import PooledConfig, WordFeatureConfig
 from clearhead.run import Sizes
-from clearhead.tasks.base.labels import Classification, TextLabelTask, classifications, numbered, padded_batches
+from clearhead.tasks.base.labels import (
+    Classification,
+    TextLabelTask,
+    Words,
+    classifications,
+    numbered,
+    padded_batches,
+    word_tensor,
+)
 from clearhead.tasks.base.losses import class_loss
 from clearhead.tasks.base.predictor import BATCH, Predictor
 from clearhead.tasks.base.recipe import Budget, DataFacts, Recipe
 from clearhead.tasks.base.task import Batch, Examples, device_of
+from clearhead.text import Tokenizer
+from clearhead.text.word_features import word_features
 
 LONG_WORD = 15.0  # characters: the text has hardly any spaces
 
 
-class ClassifyModel(PooledConfig, EncoderConfig):
+class ClassifyModel(PooledConfig, WordFeatureConfig):
     """A classifier of texts."""
 
 
@@ -47,16 +58,21 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
-        """Whole words and their n-grams where texts are few; pieces where they are many, or have no spaces."""
+        """Whole words, their n-grams and their features where texts are few; pieces where they are many."""
         if facts.examples < 20_000 and facts.word < LONG_WORD:
-            own: Recipe = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.layers": 1}
-            return {**super().recipe(facts, budget), **own, "model.dropout": 0.5}
+            own: Recipe = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.features": 16384}
+            return {**super().recipe(facts, budget), **own, "model.layers": 1, "model.dropout": 0.5}
         own = {"tokenizer.size": 8000, "tokenizer.lowercase": True, "data.augment": 0.15}
         return {**super().recipe(facts, budget), **own, "train.learning_rate": 0.002, "train.average": 0.99}
 
     @classmethod
     def build(cls, model: ClassifyModel, sizes: Sizes) -> nn.Module:
-        return ClassifierNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, model.ngrams)
+        encoder = (
+            WordEncoder(model, sizes.vocabulary, sizes.pad)
+            if model.features
+            else TextEncoder(model, sizes.vocabulary, sizes.pad, model.ngrams)
+        )
+        return ClassifierNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, encoder=encoder)
 
     def text(self, example: Labelled) -> str:
         return example.text
@@ -64,19 +80,17 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
     def labels_of(self, example: Labelled) -> Sequence[str]:
         return (example.label,)
 
-    def encode(self, examples: Sequence[Labelled]) -> list[list[int]]:
+    def encode(self, examples: Sequence[Labelled]) -> list[Words]:
         """The class token, then the text up to the longest length."""
-        longest, first = self.config.data.max_length, (self.tokenizer.cls,)
-        texts = self.tokenizer.encode_batch([each.text for each in examples])
-        return [self.tokenizer.framed(ids, longest, first) for ids in texts]
+        return encode_texts(self.tokenizer, [each.text for each in examples], self.config)
 
     def label_numbers(self, examples: Sequence[Labelled], known: Sequence[str]) -> NDArray[np.int64]:
         return numbered((each.label for each in examples), known, self.config.data.path)
 
-    def tensors(self, ids: Sequence[list[int]], labels: Any, indices: list[int]) -> Batch:
-        """ids (B, T) and labels (B,)."""
-        rows = pad([ids[i] for i in indices], self.tokenizer.pad)
-        return {"ids": torch.from_numpy(rows), "labels": torch.from_numpy(labels[indices])}
+    def tensors(self, ids: Sequence[Words], labels: Any, indices: list[int]) -> Batch:
+        """ids (B, T) or (B, T, 1 + F), and labels (B,)."""
+        rows = word_tensor([ids[i] for i in indices], self.tokenizer.pad)
+        return {"ids": rows, "labels": torch.from_numpy(labels[indices])}
 
     def batch(self, examples: Examples) -> Batch:
         """Some training texts, a share of their tokens hidden with `data.augment`."""
@@ -84,11 +98,13 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
         share = self.config.data.augment
         return {**batch, "ids": self._hidden(batch["ids"], share)} if share else batch
 
-    def _hidden(self, ids: Tensor, share: float) -> Tensor:
-        """Replace a random share of the tokens by the unknown token; class token and padding stay."""
+    def _hidden(self, rows: Tensor, share: float) -> Tensor:
+        """Replace a random share of the tokens by the unknown token; class token and padding stay, features too."""
+        ids = rows if rows.ndim == 2 else rows[..., 0]
         kept = torch.tensor([self.tokenizer.pad, self.tokenizer.cls, *self.tokenizer.prefix, *self.tokenizer.suffix])
         words = ~torch.isin(ids, kept)
-        return torch.where(words & (torch.rand(ids.shape) < share), self.tokenizer.unknown, ids)
+        ids = torch.where(words & (torch.rand(ids.shape) < share), self.tokenizer.unknown, ids)
+        return ids if rows.ndim == 2 else torch.cat([ids[..., None], rows[..., 1:]], -1)
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         return class_loss(model(batch["ids"]), batch["labels"], smoothing=smoothing)
@@ -96,6 +112,19 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
     def predicted_and_right(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.validation():
             yield model(batch["ids"].to(device_of(model))).argmax(-1), batch["labels"]
+
+
+def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], config: Config[ClassifyModel]) -> list[Words]:
+    """Each text between what the model expects around it, up to the longest length, with the features of its words."""
+    longest, first, rows = config.data.max_length, (tokenizer.cls,), config.model.features
+    if not rows:
+        return [Words(tokenizer.framed(ids, longest, first)) for ids in tokenizer.encode_batch(texts)]
+    found = []
+    for ids, words in tokenizer.encode_with_text(texts):
+        framed, before = tokenizer.framed(ids, longest, first), len(tokenizer.prefix or first)
+        inside = word_features(words, rows)[: len(framed) - before - len(tokenizer.suffix)]
+        found.append(Words(framed, features=np.pad(inside, ((before, len(tokenizer.suffix)), (0, 0)))))
+    return found
 
 
 class Classifier(Predictor, task=Classify):
@@ -117,22 +146,18 @@ class Classifier(Predictor, task=Classify):
 
     @torch.inference_mode()
     def _classify(self, texts: list[str]) -> list[Classification]:
-        rows = self._rows(texts)
+        rows = encode_texts(self.tokenizer, texts, self.config)
         found: dict[int, Classification] = {}
         for indices in padded_batches(rows, BATCH):
-            ids = torch.from_numpy(pad([rows[i] for i in indices], self.tokenizer.pad))
+            ids = word_tensor([rows[i] for i in indices], self.tokenizer.pad)
             found |= zip(indices, classifications(self.network(ids).softmax(-1), self.meta.labels), strict=True)
         return [found[i] for i in range(len(rows))]
 
-    def _rows(self, texts: list[str]) -> list[list[int]]:
-        longest, first = self.config.data.max_length, (self.tokenizer.cls,)
-        return [self.tokenizer.framed(ids, longest, first) for ids in self.tokenizer.encode_batch(texts)]
-
     def prepare(self, item: str) -> PreparedInput:
-        [ids] = self._rows([item])
+        [words] = encode_texts(self.tokenizer, [item], self.config)
         return PreparedInput(
-            (torch.tensor([ids]),),
-            encoder=self.token_strings(ids),
+            (word_tensor([words], self.tokenizer.pad),),
+            encoder=self.token_strings(words.ids),
             text=item,
             choices=self.choices,
             class_token=True,
@@ -145,6 +170,10 @@ class Classifier(Predictor, task=Classify):
         return self.classify(item).label
 
     def token_vectors(self, inputs: Tensor) -> Tensor:
+        """A text comes as the ids of its tokens: the features are those of the tokens, not of unknown words."""
+        if rows := self.config.model.features:
+            read = [Words(ids, features=word_features(self.tokenizer.pieces(ids), rows)) for ids in inputs.tolist()]
+            inputs = word_tensor(read, self.tokenizer.pad)
         vectors: Tensor = self.network.encoder(inputs)  # type: ignore[operator]
         return vectors
 

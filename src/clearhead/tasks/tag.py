@@ -7,7 +7,6 @@ its pieces, and its tag is chosen at its last piece. B sentences, T words or pie
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -20,18 +19,18 @@ from clearhead.config import Config
 from clearhead.data import Tagged
 from clearhead.data.batches import pad
 from clearhead.errors import ProbeError
-from clearhead.look.inputs import MAX_LOGGED, PreparedInput
+from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Tagger as TaggerNetwork
 from clearhead.models.classifier import TextEncoder, WordEncoder
 from clearhead.models.config import WordFeatureConfig
 from clearhead.run import Sizes
-from clearhead.tasks.base.labels import TextLabelTask, numbered, padded_batches
+from clearhead.tasks.base.labels import TextLabelTask, Words, numbered, padded_batches, word_tensor
 from clearhead.tasks.base.losses import IGNORE_INDEX, token_loss
 from clearhead.tasks.base.predictor import BATCH, Predictor
 from clearhead.tasks.base.recipe import Budget, DataFacts, Recipe
 from clearhead.tasks.base.task import Batch, device_of
 from clearhead.text import Tokenizer
-from clearhead.text.word_features import FEATURES, word_features
+from clearhead.text.word_features import word_features
 
 
 class TagModel(WordFeatureConfig):
@@ -117,39 +116,6 @@ class Tag(TextLabelTask[TagModel, Tagged]):
         for batch in self.validation():
             best, real = model(batch["ids"].to(device_of(model))).argmax(-1).cpu(), batch["tags"] != IGNORE_INDEX
             yield best[real], batch["tags"][real]
-
-    def example(self) -> PreparedInput:
-        """The beginning of the first held-out sentence."""
-        words = self.held_out_ids[0].first(MAX_LOGGED)
-        return PreparedInput((word_tensor([words], self.tokenizer.pad),), encoder=self.tokenizer.pieces(words.ids))
-
-
-@dataclass(frozen=True)
-class Words:
-    """Some words as the network reads them."""
-
-    ids: list[int]  # of their pieces
-    ends: list[int]  # the index of the piece of each word that has its tag
-    features: NDArray[np.int64] | None = None  # (T, F) where a word is one piece
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def first(self, count: int) -> Words:
-        """The first pieces."""
-        features = None if self.features is None else self.features[:count]
-        return Words(self.ids[:count], [end for end in self.ends if end < count], features)
-
-
-def word_tensor(rows: Sequence[Words], padding: int) -> Tensor:
-    """(B, T) ids, or (B, T, 1 + F): the id of each word and the numbers of its features."""
-    ids = torch.from_numpy(pad([words.ids for words in rows], padding))  # (B, T)
-    if rows[0].features is None:
-        return ids
-    features = torch.zeros(*ids.shape, FEATURES, dtype=torch.int64)
-    for row, words in zip(features, rows, strict=True):
-        row[: len(words)] = torch.from_numpy(words.features)
-    return torch.cat([ids[..., None], features], -1)
 
 
 def encode_words(tokenizer: Tokenizer, words: Sequence[str], config: Config[TagModel]) -> Words:

@@ -85,19 +85,22 @@ class Vision(LabelTask[VisionModel]):
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:  # noqa: ARG003
+        """Residual patches, which learn from far fewer images than linear ones."""
         size, scaling = scaled_size(facts)
         patch = next((each for each in (4, 8, 7, 5, 6, 3, 2, 1) if size % each == 0 and size // each <= 10), 1)
         return {
             **MUON,
-            **shape(96, 5),
+            **shape(128, 3),
             **scaling,
             "data.batch_tokens": 3200,
             "data.augment": 0.4,
             "model.patch": patch,
+            "model.patches": "residual" if patch in (2, 4, 8) else "linear",
             "train.learning_rate": 0.003,
-            "train.matrix_rate": 0.01,
+            "train.matrix_rate": 0.02,
             "train.weight_decay": 0.05,
             "train.label_smoothing": 0.1,
+            "train.average": 0.99,
         }
 
     def __init__(self, config: Config[VisionModel], workspace: Workspace):
@@ -124,12 +127,14 @@ class Vision(LabelTask[VisionModel]):
         return Batches(lengths, budget=self.config.data.batch_tokens, seed=self.config.train.seed)
 
     def batch(self, examples: Examples) -> Batch:
-        """images (B, C, height, width), moved a little with `data.augment`, and labels (B,)."""
-        batch = _tensors(self.images, self.labels, examples)
-        images, amount = batch["images"], self.config.data.augment
-        if self.config.data.mirror:
+        """images (B, C, height, width), changed by `data.mirror`, `shift` and `augment`, and labels (B,)."""
+        batch, data = _tensors(self.images, self.labels, examples), self.config.data
+        images = batch["images"]
+        if data.mirror:
             images = torch.where(torch.rand(len(images), 1, 1, 1) < 0.5, images.flip(-1), images)
-        return {**batch, "images": augment(images, amount) if amount else images}
+        if data.shift:
+            images = shifted(images, data.shift)
+        return {**batch, "images": augment(images, data.augment) if data.augment else images}
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         return class_loss(model(batch["images"]), batch["labels"], smoothing=smoothing)
@@ -157,6 +162,16 @@ def token_names(images: Tensor, model: VisionModel) -> list[str]:
 
 def _tensors(images: Images, labels: Any, indices: Any) -> Batch:
     return {"images": normalise(images[indices]), "labels": torch.from_numpy(labels[indices])}
+
+
+def shifted(images: Tensor, most: int) -> Tensor:
+    """(B, C, height, width), each image moved by up to `most` whole pixels; what comes in repeats the border."""
+    count, _, height, width = images.shape
+    down, right = torch.randint(-most, most + 1, (2, count, 1))
+    rows = (torch.arange(height) + down).clamp(0, height - 1)  # (B, height)
+    columns = (torch.arange(width) + right).clamp(0, width - 1)  # (B, width)
+    pixels = images.permute(0, 2, 3, 1)[torch.arange(count)[:, None, None], rows[:, :, None], columns[:, None]]
+    return pixels.permute(0, 3, 1, 2)
 
 
 def augment(images: Tensor, amount: float) -> Tensor:

@@ -241,6 +241,14 @@ class Tokenizer:
                 wrong = next((text for text in texts if not isinstance(text, str) or _SURROGATE.search(text)), None)
                 raise TextError(f"cannot encode {wrong!r}: it is not a text of whole characters") from None
 
+    def encode_with_text(self, texts: Sequence[str]) -> list[tuple[list[int], list[str]]]:
+        """The token ids of many texts, and what each token stands for in its text: the letters of an unknown word."""
+        found = []
+        for text, ids in zip(texts, self.encode_batch(texts), strict=True):
+            offsets = self._library.encode(text, add_special_tokens=False).offsets
+            found.append((ids, [text[start:end] for start, end in offsets]))
+        return found
+
     def decode(self, ids: Iterable[int], keep_special: bool = False) -> str:
         """The text of token ids; special tokens except the unknown one are left out, unless `keep_special`."""
         return self.decode_batch([ids], keep_special)[0]

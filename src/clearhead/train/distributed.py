@@ -32,7 +32,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.config import TrainConfig
-from clearhead.errors import ClearheadError, ConfigError
+from clearhead.errors import ClearheadError, ConfigError, RunError
 from clearhead.files import write_text
 from clearhead.tasks.base.share import Share
 from clearhead.train.device import resolve_device, return_freed_memory
@@ -94,6 +94,13 @@ class ProcessGroup(Share):
         )
         try:
             yield
+        except (RuntimeError, distributed.DistError) as problem:
+            if not _is_lost_connection(problem):
+                raise
+            raise RunError(
+                "another process of this training has stopped or does not answer, so this one stops too; "
+                "its own last line says why, and `clearhead resume` goes on from the last checkpoint"
+            ) from problem
         finally:
             distributed.destroy_process_group()
 
@@ -291,3 +298,8 @@ def with_weights(model: nn.Module, tensors: Mapping[str, Tensor], device: torch.
 def _touched(path: Path) -> Path:
     path.touch()
     return path
+
+
+def _is_lost_connection(problem: Exception) -> bool:
+    """Whether torch says that another process is gone; of gloo it is a RuntimeError with a line of its source."""
+    return isinstance(problem, distributed.DistError) or "/gloo/" in str(problem)

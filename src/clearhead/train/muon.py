@@ -27,12 +27,12 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 
 
 class Muon(Optimizer):
-    """Orthogonalised momentum, for matrices only."""
+    """Orthogonalised momentum, for matrices, and for the filters of convolutions as the rows of one."""
 
     def __init__(self, matrices: ParamsT, lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0):
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
         for shape in (tuple(p.shape) for group in self.param_groups for p in group["params"]):
-            if len(shape) != 2:
+            if len(shape) not in (2, 4):
                 raise ShapeError(f"muon is for matrices, and a parameter has shape {shape}; give it to adamw")
 
     @overload
@@ -51,19 +51,21 @@ class Muon(Optimizer):
             for same_shape in _by_shape(p for p in group["params"] if p.grad is not None):
                 updates = _orthogonal_all([self._momentum(p, group["momentum"]) for p in same_shape])
                 for parameter, update in zip(same_shape, updates, strict=True):
-                    rate = group["lr"] * max(1.0, parameter.size(0) / parameter.size(1)) ** 0.5
-                    _local(parameter).mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=rate)
+                    rate = group["lr"] * max(1.0, parameter.size(0) ** 2 / parameter.numel()) ** 0.5
+                    local = _local(parameter).mul_(1 - group["lr"] * group["weight_decay"])
+                    local.sub_(update.view_as(local), alpha=rate)
         return loss
 
     def _momentum(self, parameter: nn.Parameter, momentum: float) -> Tensor:
-        """The Nesterov momentum: where the momentum will be one step later."""
+        """The Nesterov momentum, a matrix: where the momentum will be one step later."""
         gradient = parameter.grad
         assert gradient is not None
         state = self.state[parameter]
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(gradient)
         average: Tensor = state["momentum"].lerp_(gradient, 1 - momentum)
-        return gradient.lerp(average, momentum)
+        ahead = gradient.lerp(average, momentum)
+        return ahead if ahead.ndim == 2 else ahead.flatten(1)
 
 
 def _by_shape(parameters: Iterator[nn.Parameter]) -> list[list[nn.Parameter]]:

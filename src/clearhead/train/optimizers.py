@@ -47,8 +47,8 @@ def _is_matrix(parameter: nn.Parameter) -> bool:
 
 
 def _is_in_block(name: str, parameter: nn.Parameter) -> bool:
-    """True for a single matrix inside a block: not an embedding, an output layer, or a stack of small matrices."""
-    return parameter.ndim == 2 and "blocks" in name.split(".")
+    """True for a single matrix or convolution inside a block: not an embedding, an output, or a stack of matrices."""
+    return parameter.ndim in (2, 4) and "blocks" in name.split(".")
 
 
 def _select(parameters: Mapping[str, nn.Parameter], names: Set[str]) -> list[NamedParameter]:

@@ -95,7 +95,7 @@ def plan_training(
     if (count := example_count(dataset)) is not None and count < SMALL:
         config, dataset = hold_out_more(config, dataset, count, workspace)
         callbacks.on_note(few_note(dataset, count))
-    config, note = choose(with_absolute_path(config), task.facts(dataset), given, size)
+    config, note = choose(with_absolute_paths(config), task.facts(dataset), given, size)
     callbacks.on_note(note)
     return Plan(config, dataset, time.perf_counter() - start)
 
@@ -165,9 +165,12 @@ def data_notes(dataset: AnyDataset) -> Iterator[str]:
         yield f"and {len(faults) - LISTED} more: clearhead data check {dataset.origin}"
 
 
-def with_absolute_path(config: AnyConfig) -> AnyConfig:
-    """The configuration with a path to the data that holds in every working directory."""
-    return override_config(config, [f"data.path={absolute(config.data.path)}"])
+def with_absolute_paths(config: AnyConfig) -> AnyConfig:
+    """The configuration with paths to the data and to `train.start_from` that hold in every working directory."""
+    changes, start = [f"data.path={absolute(config.data.path)}"], config.train.start_from
+    if start is not None and Path(start).exists():  # the name of a bundled model stays
+        changes.append(f"train.start_from={Path(start).absolute()}")
+    return override_config(config, changes)
 
 
 def run_training(
@@ -183,7 +186,7 @@ def run_training(
     `plan` is where the configuration comes from, if the data was read for it; `own` has the user's own objects.
     """
     start = time.perf_counter() - (plan.seconds if plan else 0.0)
-    config = with_absolute_path(config)
+    config = with_absolute_paths(config)
     check_settings(config)
     with ProcessGroup.join(config.train) as group, ExitStack() as held:
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from clearhead.config import Config
-from clearhead.data.batches import Batches
+from clearhead.data.batches import Batches, pad
 from clearhead.data.dataset import find_reader
 from clearhead.data.examples import AnyDataset
 from clearhead.errors import DataError
@@ -28,6 +28,7 @@ from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Examples, ModelT, Task, Workspace, read_dataset, train_tokenizer
 from clearhead.tasks.base.text import sorted_batches
 from clearhead.text import Tokenizer
+from clearhead.text.word_features import FEATURES
 
 ExampleT = TypeVar("ExampleT")
 Labels = NDArray[np.int64]
@@ -93,7 +94,7 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
             "train.label_smoothing": 0.1,
             "train.average": 0.98,
             "train.evaluations": 10,
-            "train.patience": 5,
+            "train.patience": 10,  # all: none ends the training before its rate has fallen
         }
 
     def __init__(self, config: Config[ModelT], workspace: Workspace):
@@ -131,16 +132,16 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
         """The label of a text, or those of its words."""
 
     @abstractmethod
-    def encode(self, examples: Sequence[ExampleT]) -> Sequence[Any]:
-        """Each text as it is read, up to the longest length: its ids."""
+    def encode(self, examples: Sequence[ExampleT]) -> Sequence[Words]:
+        """Each text as it is read, up to the longest length."""
 
     @abstractmethod
     def label_numbers(self, examples: Sequence[ExampleT], known: Sequence[str]) -> Any:
         """The number of each text's label, or an array with one for each word."""
 
     @abstractmethod
-    def tensors(self, ids: Sequence[Any], labels: Any, indices: list[int]) -> Batch:
-        """The ids (B, T) and the labels of some texts."""
+    def tensors(self, ids: Sequence[Words], labels: Any, indices: list[int]) -> Batch:
+        """The ids (B, T), or (B, T, 1 + F) with features, and the labels of some texts."""
 
     def cursor(self) -> Batches:
         lengths = [len(ids) for ids in self.ids]
@@ -155,9 +156,37 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
             yield self.tensors(self.held_out_ids, self.held_out_labels, indices)
 
     def example(self) -> PreparedInput:
-        """The first held-out text."""
-        ids = self.held_out_ids[0][:MAX_LOGGED]
-        return PreparedInput((torch.tensor([ids]),), encoder=self.tokenizer.pieces(ids))
+        """The beginning of the first held-out text."""
+        words = self.held_out_ids[0].first(MAX_LOGGED)
+        return PreparedInput((word_tensor([words], self.tokenizer.pad),), encoder=self.tokenizer.pieces(words.ids))
+
+
+@dataclass(frozen=True)
+class Words:
+    """Some words, or the tokens of a text, as the network reads them."""
+
+    ids: list[int]  # of their pieces
+    ends: list[int] = field(default_factory=list)  # the index of the piece of each word that has its tag
+    features: NDArray[np.int64] | None = None  # (T, F) where a word is one piece
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def first(self, count: int) -> Words:
+        """The first pieces."""
+        features = None if self.features is None else self.features[:count]
+        return Words(self.ids[:count], [end for end in self.ends if end < count], features)
+
+
+def word_tensor(rows: Sequence[Words], padding: int) -> Tensor:
+    """(B, T) ids, or (B, T, 1 + F): the id of each word and the numbers of its features."""
+    ids = torch.from_numpy(pad([words.ids for words in rows], padding))  # (B, T)
+    if rows[0].features is None:
+        return ids
+    features = torch.zeros(*ids.shape, FEATURES, dtype=torch.int64)
+    for row, words in zip(features, rows, strict=True):
+        row[: len(words)] = torch.from_numpy(words.features)
+    return torch.cat([ids[..., None], features], -1)
 
 
 def known_labels(found: Iterable[str], workspace: Workspace, path: str) -> tuple[str, ...]:

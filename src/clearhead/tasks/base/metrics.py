@@ -1,6 +1,6 @@
 """Metrics of model outputs: pure functions on lists and arrays.
 
-text        BLEU and chrF, always by sacrebleu and with its signature; exact match
+text        BLEU and chrF, always by sacrebleu and with its signature; CIDEr of captions; exact match
 language    perplexity, bits per character
 labels      accuracy, macro F1, confusion matrix, token accuracy
 words       rank correlation with human similarity ratings, accuracy on analogies
@@ -9,6 +9,7 @@ words       rank correlation with human similarity ratings, accuracy on analogie
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from clearhead.errors import DataError
 
 Label = TypeVar("Label", bound=Hashable)
+Ngram = tuple[str, ...]
 Vectors = NDArray[np.floating[Any]]  # (N, D): one row per word
 
 
@@ -33,6 +35,9 @@ class Score:
     value: float
     signature: str
 
+
+CIDER_NGRAMS, CIDER_SIGMA = 4, 6.0  # words of the longest n-gram; how many words too long or too short matter
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 LOWER_IS_BETTER = frozenset({"perplexity", "bits per character"})
 
@@ -62,14 +67,64 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: boo
     return _corpus_score(CHRF(lowercase=lowercase), hypotheses, [[reference] for reference in references])
 
 
+def cider(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
+    """CIDEr-D (Vedantam et al. 2015): how much captions share with those that people wrote for the same image.
+
+        g_n(s)        counts of the n-grams of s, each times log(images / images whose references have it)
+        CIDEr_n(h, r) = e^(-(|h| - |r|)² / 2σ²) · min(g_n(h), g_n(r)) · g_n(r) / (‖g_n(h)‖ ‖g_n(r)‖)
+
+    The mean over n = 1 … 4, the references of an image and all images, times 10. Words count, in lower case.
+    """
+    _check_references(hypotheses, references)
+    said, known = [_ngrams(each) for each in hypotheses], [[_ngrams(each) for each in of] for of in references]
+    images = Counter(ngram for of in known for ngram in set().union(*of))
+    weights = {ngram: math.log(len(known)) - math.log(count) for ngram, count in images.items()}
+    rare = math.log(len(known))  # of an n-gram that no reference has
+    total = 0.0
+    for mine, of in zip(said, known, strict=True):
+        total += sum(_consensus(mine, theirs, weights, rare) for theirs in of) / len(of)
+    return Score(
+        "CIDEr", 10 * total / len(known), f"CIDEr-D|n:{CIDER_NGRAMS}|sigma:{CIDER_SIGMA:g}|images:{len(known)}"
+    )
+
+
+def _ngrams(sentence: str) -> Counter[Ngram]:
+    """How often each run of up to four words occurs."""
+    words = _WORD.findall(sentence.lower())
+    runs = (words[start : start + n] for n in range(1, CIDER_NGRAMS + 1) for start in range(len(words) - n + 1))
+    return Counter(map(tuple, runs))
+
+
+def _consensus(mine: Counter[Ngram], theirs: Counter[Ngram], weights: Mapping[Ngram, float], rare: float) -> float:
+    """The mean of CIDEr_n over n for one caption and one reference."""
+    shared, norms = [0.0] * CIDER_NGRAMS, [[0.0, 0.0] for _ in range(CIDER_NGRAMS)]
+    for ngram in mine.keys() | theirs.keys():
+        n, weight = len(ngram) - 1, weights.get(ngram, rare)
+        shared[n] += weight**2 * min(mine[ngram], theirs[ngram]) * theirs[ngram]
+        norms[n][0] += (weight * mine[ngram]) ** 2
+        norms[n][1] += (weight * theirs[ngram]) ** 2
+    longer = _length(mine) - _length(theirs)
+    cosines = (dot / math.sqrt(one * other) if dot else 0.0 for dot, (one, other) in zip(shared, norms, strict=True))
+    return math.exp(-(longer**2) / (2 * CIDER_SIGMA**2)) * sum(cosines) / CIDER_NGRAMS
+
+
+def _length(ngrams: Counter[Ngram]) -> int:
+    """The number of words."""
+    return sum(count for ngram, count in ngrams.items() if len(ngram) == 1)
+
+
 def _corpus_score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Score:
     """sacrebleu takes one list of all first references, one of all second references, and so on."""
+    _check_references(hypotheses, references)
+    score = metric.corpus_score(list(hypotheses), [list(stream) for stream in zip_longest(*references)])
+    return Score(score.name, float(score.score), str(metric.get_signature()))
+
+
+def _check_references(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     _check_pairs(hypotheses, references)
     for number, of_sentence in enumerate(references, start=1):
         if not of_sentence:
             raise DataError(f"sentence {number} has no reference to compare with")
-    score = metric.corpus_score(list(hypotheses), [list(stream) for stream in zip_longest(*references)])
-    return Score(score.name, float(score.score), str(metric.get_signature()))
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
