@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.common import Json, ModelPath, console, print_json, print_table
+from clearhead.cli.common import (
+    FORMAT_HELP,
+    Json,
+    ModelPath,
+    console,
+    print_json,
+    print_table,
+    progress_bar,
+    shot_format,
+)
+from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
     from clearhead.tasks.base.task import Evaluation
-    from clearhead.train.evaluate import Confusion
+    from clearhead.train.evaluate import Confusion, Detailed
 
 MATRIX_LABELS = 12  # a confusion matrix of up to this many labels fits a terminal
 
@@ -20,15 +30,28 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(help="Score every example of this data instead of the validation part.")
     ] = None,
+    shots: Annotated[
+        int | None, typer.Option(min=0, help="Label texts by a language model that has read this many examples.")
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="With --shots, the word for a label: 0=negative; for each of them.")
+    ] = None,
+    form: Annotated[str | None, typer.Option("--format", help=FORMAT_HELP)] = None,
+    seed: Annotated[int, typer.Option(help="With --shots, the random seed that chooses the examples.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Score a finished model on held-out data."""
     from clearhead.run import find
     from clearhead.train.evaluate import evaluate as score
 
-    evaluation = score(
-        find(run), data, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True)
-    )
+    if shots is not None:
+        evaluation: Detailed = _in_context(run, data, shots, label or [], form, seed, as_json)
+    elif label or form is not None:
+        raise ConfigError("--label and --format are for a language model that reads examples; give --shots too")
+    else:
+        evaluation = score(
+            find(run), data, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True)
+        )
     if as_json:
         print_json({"run": run, **evaluation.document()})
         return
@@ -37,6 +60,21 @@ def evaluate(
     print_scores(evaluation)
     if evaluation.confusion is not None:
         _print_classes(evaluation.confusion)
+
+
+def _in_context(
+    model: str, data: str | None, shots: int, labels: list[str], form: str | None, seed: int, as_json: bool
+) -> Detailed:
+    from clearhead.train.evaluate import evaluate_in_context
+
+    if data is None:
+        raise ConfigError("--shots needs labelled texts: --data labelled.tsv")
+    pairs = [label.partition("=") for label in labels]
+    if wrong := [label for label, (_, sign, word) in zip(labels, pairs, strict=True) if not (sign and word)]:
+        raise ConfigError(f"--label={wrong[0]} must be a label and the word for it: --label 0=negative")
+    words = {name: word for name, _, word in pairs}
+    with progress_bar("texts", shown=not as_json) as advance:
+        return evaluate_in_context(model, data, shots, seed=seed, words=words, on_progress=advance, **shot_format(form))
 
 
 def print_scores(evaluation: Evaluation) -> None:

@@ -25,6 +25,7 @@ from clearhead.tasks.base.losses import class_loss
 from clearhead.tasks.base.predictor import BATCH, Predictor
 from clearhead.tasks.base.recipe import Budget, DataFacts, Recipe
 from clearhead.tasks.base.task import Batch, Examples, device_of
+from clearhead.text import Tokenizer
 
 LONG_WORD = 15.0  # characters: the text has hardly any spaces
 
@@ -56,7 +57,7 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
     @classmethod
     def build(cls, model: ClassifyModel, sizes: Sizes) -> nn.Module:
-        return ClassifierNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, model.ngrams)
+        return ClassifierNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, model.ngrams, model.causal)
 
     def text(self, example: Labelled) -> str:
         return example.text
@@ -66,9 +67,7 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
     def encode(self, examples: Sequence[Labelled]) -> list[list[int]]:
         """The class token, then the text up to the longest length."""
-        longest, first = self.config.data.max_length, (self.tokenizer.cls,)
-        texts = self.tokenizer.encode_batch([each.text for each in examples])
-        return [self.tokenizer.framed(ids, longest, first) for ids in texts]
+        return framed_texts(self.config, self.tokenizer, [each.text for each in examples])
 
     def label_numbers(self, examples: Sequence[Labelled], known: Sequence[str]) -> NDArray[np.int64]:
         return numbered((each.label for each in examples), known, self.config.data.path)
@@ -98,6 +97,17 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
             yield model(batch["ids"].to(device_of(model))).argmax(-1), batch["labels"]
 
 
+def framed_texts(config: Config[ClassifyModel], tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """The class token, if there is one, and the ids of each text up to the longest length."""
+    longest, first = config.data.max_length, _class_token(config, tokenizer)
+    return [tokenizer.framed(ids, longest, first) for ids in tokenizer.encode_batch(list(texts))]
+
+
+def _class_token(config: Config[ClassifyModel], tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What stands first; in a causal model it would see nothing, and the last token sees all."""
+    return () if config.model.causal else (tokenizer.cls,)
+
+
 class Classifier(Predictor, task=Classify):
     """Chooses a label for a text."""
 
@@ -125,8 +135,7 @@ class Classifier(Predictor, task=Classify):
         return [found[i] for i in range(len(rows))]
 
     def _rows(self, texts: list[str]) -> list[list[int]]:
-        longest, first = self.config.data.max_length, (self.tokenizer.cls,)
-        return [self.tokenizer.framed(ids, longest, first) for ids in self.tokenizer.encode_batch(texts)]
+        return framed_texts(self.config, self.tokenizer, texts)
 
     def prepare(self, item: str) -> PreparedInput:
         [ids] = self._rows([item])
@@ -135,7 +144,7 @@ class Classifier(Predictor, task=Classify):
             encoder=self.token_strings(ids),
             text=item,
             choices=self.choices,
-            class_token=True,
+            class_token=not self.config.model.causal,
         )
 
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
@@ -149,4 +158,4 @@ class Classifier(Predictor, task=Classify):
         return vectors
 
     def _embedding_prefix(self) -> list[int]:
-        return list(self.tokenizer.prefix) or [self.tokenizer.cls]
+        return list(self.tokenizer.prefix) or list(_class_token(self.config, self.tokenizer))
