@@ -162,6 +162,6 @@ def _tail_logprobs(network: Any, state: Any, first: Tensor, tails: Sequence[Tens
     if ids.size(1) == 1:
         return total
     logits, _ = network.step(ids[:, :-1], deepcopy(state))
-    later = logits.log_softmax(-1).gather(2, ids[:, 1:, None]).squeeze(2)  # (B, T - 1)
+    later: Tensor = logits.log_softmax(-1).gather(2, ids[:, 1:, None]).squeeze(2)  # (B, T - 1)
     real = torch.arange(1, ids.size(1)) < torch.tensor([len(tail) for tail in tails]).unsqueeze(1)
     return total + later.where(real, 0.0).sum(1)
