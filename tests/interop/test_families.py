@@ -77,7 +77,8 @@ def test_nothing_is_lost(model: Any) -> None:
     assert {name: tensor.shape for name, tensor in used.items()} == {name: stored[name].shape for name in used}
     again = translated(used, imported.plan.table)
     assert again.left_over == []
-    assert_close(again.tensors, imported.tensors, rtol=0, atol=1e-6)
+    stored_by_them = {name: each for name, each in imported.tensors.items() if name not in imported.plan.zeros}
+    assert_close(again.tensors, stored_by_them, rtol=0, atol=1e-6)
 
 
 def test_it_can_be_looked_at(model: Any) -> None:
