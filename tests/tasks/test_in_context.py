@@ -107,13 +107,15 @@ def test_transformers_gives_the_same_log_probabilities(tmp_path: Path) -> None:
 
 
 def test_a_model_is_scored_on_all_but_the_examples(folder: Path) -> None:
-    found = evaluate_in_context(folder / "writer", str(folder / "reviews.tsv"), 2, seed=3, words={"odd": "strange"})
+    settings: Any = {"seed": 3, "words": {"odd": "strange"}}
+    [found] = evaluate_in_context(folder / "writer", str(folder / "reviews.tsv"), [2], **settings)
     assert found.confusion is not None
     assert found.confusion.labels == ("bad", "good", "odd")
     assert sum(map(sum, found.confusion.counts)) == len(found.predicted) == 11
-    assert found == evaluate_in_context(
-        folder / "writer", str(folder / "reviews.tsv"), 2, seed=3, words={"odd": "strange"}
-    )
+    assert [found] == evaluate_in_context(folder / "writer", str(folder / "reviews.tsv"), [2], **settings)
+    several = evaluate_in_context(folder / "writer", str(folder / "reviews.tsv"), [0, 2], **settings)
+    assert [each.shots for each in several] == [0, 2]
+    assert several[1] == found
     model = load(folder / "writer")
     prompt = found.sample[: found.sample.rindex(" ")]
     values = {word: alone(model, prompt, f" {word}") for word in ("bad", "good", "strange")}
@@ -122,12 +124,12 @@ def test_a_model_is_scored_on_all_but_the_examples(folder: Path) -> None:
 
 def test_too_many_shots_for_the_context_are_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"a prompt has [0-9]+ tokens and learned reads 23; use fewer shots"):
-        evaluate_in_context(folder / "learned", str(folder / "reviews.tsv"), 2)
+        evaluate_in_context(folder / "learned", str(folder / "reviews.tsv"), [2])
 
 
 def test_an_unknown_label_is_named(folder: Path) -> None:
     with pytest.raises(ConfigError, match="has no label great; it has bad, good, odd"):
-        evaluate_in_context(folder / "writer", str(folder / "reviews.tsv"), 0, words={"great": "x"})
+        evaluate_in_context(folder / "writer", str(folder / "reviews.tsv"), [0], words={"great": "x"})
 
 
 def test_examples_are_labelled_texts_or_pairs(folder: Path, tmp_path: Path) -> None:
@@ -143,6 +145,12 @@ def test_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert _run(words, debug=False) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["shots"], len(document["predicted"])) == (1, 12)
+    figure = folder / "curve.svg"
+    words = ["eval", path, "--data", reviews, "--shots", "0,3", "--json", "--figure", str(figure)]
+    assert _run(words, debug=False) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(each["shots"], len(each["predicted"])) for each in document["shots"]] == [(0, 10), (3, 10)]
+    assert "examples in the prompt" in figure.read_text(encoding="utf-8")
     words = ["generate", path, "--shots", reviews, "--format", "{input}: {output}\\n", "water", "--json"]
     assert _run([*words, "--max-tokens", "3"], debug=False) == 0
     document = json.loads(capsys.readouterr().out)
@@ -157,7 +165,9 @@ def test_on_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -
     [
         (["--shots", "1"], "--shots needs labelled texts: --data labelled.tsv"),
         (["--shots", "1", "--data", "x.tsv", "--label", "odd"], "--label=odd must be a label and the word for it"),
-        (["--label", "odd=strange"], "--label and --format are for a language model that reads examples"),
+        (["--label", "odd=strange"], "--label, --format and --figure are for a model that reads examples"),
+        (["--shots", "few", "--data", "x.tsv"], "--shots=few must be numbers of examples, such as 4 or 0,1,2,4"),
+        (["--shots", "1", "--data", "x.tsv", "--figure", "x.txt"], "x.txt"),
     ],
 )
 def test_a_mistake_is_one_sentence(

@@ -110,14 +110,14 @@ class InContext(Detailed):
 def evaluate_in_context(
     path: str | Path,
     data: str,
-    shots: int,
+    shots: Sequence[int],
     *,
     seed: int = 0,
     form: str = FORMAT,
     words: Mapping[str, str] | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> InContext:
-    """Score a language model on labelled texts: after `shots` random examples, its label is the likeliest one.
+) -> list[InContext]:
+    """Score a language model on labelled texts: after each number of random examples, its label is the likeliest one.
 
     The examples come from the training part of the data, and the validation part is scored; of data without parts, all
     but the examples. `words` are written in the place of labels: {"0": "negative", "1": "positive"}.
@@ -130,22 +130,47 @@ def evaluate_in_context(
     if unknown := words.keys() - set(labels):
         raise ConfigError(f"{data} has no label {min(unknown)}; it has {', '.join(labels[:9])}")
     names = [words.get(label, label) for label in labels]
-    drawn, others = draw_shots(train, shots, seed)
-    scored = held_out or [train[number] for number in others]
-    prompts = Shots([(text, words.get(label, label)) for text, label in (train[number] for number in drawn)], form)
-    texts = [prompts.prompt(text) for text, _ in scored]
-    found = continuation_logprobs(model, texts, [prompts.continuation(name) for name in names], on_progress)
+    drawn, others = draw_shots(train, max(shots), seed)
+    scored = held_out or [train[number] for number in others]  # the same texts for every number of examples
     right = [labels.index(label) for _, label in scored]
-    predicted = found.argmax(-1).tolist()
-    return InContext(
-        loss=float(torch.nn.functional.cross_entropy(found, torch.tensor(right))),
-        scores=(accuracy(predicted, right),),
-        sample=texts[0] + prompts.continuation(names[predicted[0]]),
-        data=data,
-        confusion=_matrix(predicted, right, labels),
-        shots=shots,
-        predicted=tuple(labels[number] for number in predicted),
-    )
+    evaluations = []
+    for turn, count in enumerate(shots):
+        examples = [train[number] for number in drawn[:count]]
+        prompts = Shots([(text, words.get(label, label)) for text, label in examples], form)
+        texts, endings = [prompts.prompt(text) for text, _ in scored], [prompts.continuation(name) for name in names]
+        found = continuation_logprobs(model, texts, endings, _later(on_progress, turn, len(shots)))
+        predicted = found.argmax(-1).tolist()
+        evaluations.append(
+            InContext(
+                loss=float(nn.functional.cross_entropy(found, torch.tensor(right))),
+                scores=(accuracy(predicted, right),),
+                sample=texts[0] + endings[predicted[0]],
+                data=data,
+                confusion=_matrix(predicted, right, labels),
+                shots=count,
+                predicted=tuple(labels[number] for number in predicted),
+            )
+        )
+    return evaluations
+
+
+def _later(on_progress: Callable[[int, int], None], turn: int, turns: int) -> Callable[[int, int], None]:
+    """The progress of one of several turns, as that of all."""
+    return lambda done, total: on_progress(turn * total + done, turns * total)
+
+
+def save_shots_figure(evaluations: Sequence[InContext], path: Path) -> None:
+    """Draw accuracy against the number of examples."""
+    from clearhead.look.render.figure import COLOURS, PAGE, Figure, new_figure
+
+    counts = [str(each.shots) for each in evaluations]
+    with new_figure(PAGE, PAGE / 2) as fig:
+        axes = fig.add_subplot()
+        values = [100 * each.scores[0].value for each in evaluations]
+        axes.plot(counts, values, marker="o", color=COLOURS[0])
+        axes.set(xlabel="examples in the prompt", ylabel="accuracy (%)")
+        axes.spines[["top", "right"]].set_visible(False)
+    Figure(fig).save(path)
 
 
 @contextmanager
