@@ -25,6 +25,7 @@ from clearhead.look.record import rounded
 from clearhead.serve.errors import RequestError
 from clearhead.serve.inputs import RequestBody
 from clearhead.serve.registry import ServedModel
+from clearhead.serve.worker import timeout_error
 
 SQUARE = ("weights", "scores", "visible")  # tensors with a number for each two tokens; others have some for each one
 
@@ -76,9 +77,12 @@ class AnswerLook:
 
     async def _compute(self, ids: Sequence[int]) -> dict[str, Tensor]:
         """By name, in the model's thread."""
-        [job] = self.served.call(lambda: self._capture(ids))
-        async with asyncio.timeout(self.served.limits.seconds):
-            found: dict[str, Tensor] = await asyncio.wrap_future(job.answer)
+        seconds, [job] = self.served.limits.seconds, self.served.call(lambda: self._capture(ids))
+        try:
+            async with asyncio.timeout(seconds):
+                found: dict[str, Tensor] = await asyncio.wrap_future(job.answer)
+        except TimeoutError:
+            raise timeout_error(seconds) from None
         return found
 
     @torch.inference_mode()
