@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from tests.interop.originals import ORIGINALS
 
 from clearhead.bench import look
 from clearhead.bench.look import (
@@ -19,8 +22,12 @@ from clearhead.bench.look import (
     measured,
     memory_of_one_head,
     our_gpt,
+    peers_of,
+    run_model,
 )
 from clearhead.bench.peers import Gpt, transformers_gpt2
+from clearhead.interop.importing import import_model
+from clearhead.tasks.base.predictor import load
 
 SMALL = Gpt(layers=2, dim=6, heads=3, block=11, batch=1, vocabulary=17)
 
@@ -83,3 +90,21 @@ def test_one_head_takes_one_matrix() -> None:
     figure = memory_of_one_head(4096)
     assert 0.5 < figure.value < 2
     assert figure.detail["matrix MB"] == pytest.approx(67.1, abs=0.1)
+
+
+def test_a_model_from_elsewhere_is_measured_beside_its_original(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "has_lens", lambda: False)
+    ORIGINALS["llama"].save(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    found = list(run_model(str(tmp_path / "ours"), peers=False, length=13, generated=3, rounds=1))
+    assert [figure.what for figure in found][-2:] == [
+        "ours, 13 tokens: one head of one layer / plain forward",
+        "ours, 3 tokens generated: one head of one layer / without looking",
+    ]
+    assert [figure.limit for figure in found][-2:] == [1.1, 1.1]
+    network = load(tmp_path / "ours").network
+    ids = torch.randint(5, 300, (1, 13))
+    with torch.inference_mode():
+        assert set(peers_of(str(tmp_path / "theirs"), network, ids)) == {TRANSFORMERS, HEADLESS}

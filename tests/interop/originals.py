@@ -202,6 +202,16 @@ ORIGINALS = {
         "lm",
     ),
     "bloom": Original("BloomForCausalLM", "BloomConfig", BLOOM, "lm", engine=False),
+    "llama classify": Original(
+        "LlamaForSequenceClassification", "LlamaConfig", GROUPED | {"id2label": LABELS}, "classify"
+    ),
+    "gemma 3 classify": Original(
+        "Gemma3TextForSequenceClassification", "Gemma3TextConfig", GEMMA | {"id2label": LABELS}, "classify"
+    ),
+    "gpt2 classify": Original("GPT2ForSequenceClassification", "GPT2Config", GPT2 | {"id2label": LABELS}, "classify"),
+    "bloom classify": Original(
+        "BloomForSequenceClassification", "BloomConfig", BLOOM | {"id2label": LABELS}, "classify"
+    ),
     **encoders("bert", "Bert", ENCODER | {"type_vocab_size": 2}),
     **encoders("roberta", "Roberta", ENCODER | {"type_vocab_size": 1, "max_position_embeddings": 63}),
     **encoders("electra", "Electra", ENCODER | {"embedding_size": 23}),

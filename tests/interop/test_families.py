@@ -9,13 +9,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from clearhead.interop.importing import prepare_import, report_of, write_run
+from clearhead.errors import ProbeError
+from clearhead.interop.importing import import_model, prepare_import, report_of, write_run
 from clearhead.interop.reference import compare_tensors, example_inputs
 from clearhead.interop.table import restored, translated
+from clearhead.look.probes import capture
 from clearhead.look.views.steps import steps
 from clearhead.tasks.base.predictor import load
 
-from .originals import ORIGINALS, START, STOP
+from .originals import ORIGINALS, START, STOP, save_tokenizer
 
 pytest.importorskip("transformers", reason="the originals are built by transformers")
 
@@ -75,7 +77,8 @@ def test_nothing_is_lost(model: Any) -> None:
     assert {name: tensor.shape for name, tensor in used.items()} == {name: stored[name].shape for name in used}
     again = translated(used, imported.plan.table)
     assert again.left_over == []
-    assert_close(again.tensors, imported.tensors, rtol=0, atol=1e-6)
+    stored_by_them = {name: each for name, each in imported.tensors.items() if name not in imported.plan.zeros}
+    assert_close(again.tensors, stored_by_them, rtol=0, atol=1e-6)
 
 
 def test_it_can_be_looked_at(model: Any) -> None:
@@ -97,6 +100,21 @@ def test_it_can_be_looked_at(model: Any) -> None:
             assert_close(shown.steps[-1].value, wrote, atol=1e-4, rtol=1e-4)
 
 
+def test_cells_colour_what_a_translator_reads(model: Any) -> None:
+    original, _, _, ours = model
+    if original.task != "translate":
+        return
+    shown = ours.view("cells", "We are (eating) bread. " * 2, unit="encoder.1.hidden:5")
+    ids = torch.tensor([ours.tokenizer.encode("We are (eating) bread. " * 2)])
+    with torch.no_grad(), capture(ours.network, "encoder.1.hidden") as seen:
+        ours.network(ids, torch.tensor([[ours.tokenizer.start]]))
+    assert_close(shown.values, seen["encoder.1.hidden"][0, :, 5])
+    ranked = ours.view("cells", "We are (eating) bread. " * 2)
+    assert all(each.layer.startswith("encoder.") for each in ranked.ranking)
+    with pytest.raises(ProbeError, match=r"decoder\.0\.hidden reads what is written"):
+        ours.view("cells", PROMPT, unit="decoder.0.hidden:5")
+
+
 def test_the_engine_says_what_it_lacks(model: Any) -> None:
     from clearhead.engines.native.engine import NativeEngine
 
@@ -114,6 +132,19 @@ def test_the_second_text_of_a_pair_is_the_second_segment(tmp_path: Path) -> None
     kinds = torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1]])
     with torch.no_grad():
         assert_close(ours.network(ids), theirs(ids, token_type_ids=kinds).logits, atol=1e-4, rtol=1e-4)
+
+
+def test_a_decoder_classifies_by_its_last_token(tmp_path: Path) -> None:
+    """Its tokenizer puts nothing before or after a text, and texts of unequal length are padded at their end."""
+    theirs = ORIGINALS["llama classify"].save(tmp_path / "theirs")
+    save_tokenizer(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    ours, texts = load(tmp_path / "ours"), ["we are", "The animal didn't cross the street", "a small cat"]
+    for text, found in zip(texts, ours.classify(texts), strict=True):
+        with torch.no_grad():
+            expected = theirs(torch.tensor([ours.tokenizer.encode(text)])).logits[0].softmax(-1)
+        assert_close(torch.tensor(list(found.probabilities.values())), expected, atol=1e-4, rtol=1e-4)
+        assert list(found.probabilities) == ["no", "perhaps", "yes"]
 
 
 @pytest.mark.parametrize("name", ["llama", "bert classify", "t5"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer as Library
 from tokenizers import models, pre_tokenizers
 from torch.testing import assert_close
@@ -17,7 +18,7 @@ from clearhead.interop.checkpoint import Checkpoint, TokenizerFiles
 from clearhead.interop.importing import prepare_checkpoint, prepare_import, report_of, write_run
 from clearhead.interop.reference import example_inputs
 
-from .originals import ORIGINALS
+from .originals import GEMMA, ORIGINALS, SIZE, save_tokenizer
 
 WORDS = ["<unk>", "king", "queen", "bread"]
 
@@ -88,3 +89,32 @@ def test_a_reference_that_cannot_be_loaded_is_said(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(parity, "load_reference", fail)
     report = parity.import_and_compare(tmp_path / "theirs", tmp_path / "ours")
     assert report.checks[-1] == "not compared: transformers cannot load it (unknown model)"
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_the_language_model_of_a_gemma_3_that_reads_images(tmp_path: Path, older: bool) -> None:
+    """Older files have other names, and leave out what is usual."""
+    transformers = pytest.importorskip("transformers", reason="the original is built by transformers")
+    vision = {"hidden_size": 10, "intermediate_size": 14, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision |= {"image_size": 28, "patch_size": 14}
+    text = {**GEMMA, "vocab_size": SIZE + 4, "tie_word_embeddings": True}
+    torch.manual_seed(3)
+    theirs = transformers.Gemma3ForConditionalGeneration(
+        transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4)
+    ).eval()
+    theirs.save_pretrained(tmp_path / "theirs")
+    save_tokenizer(tmp_path / "theirs")
+    if older:
+        file = tmp_path / "theirs" / "model.safetensors"
+        renamed = {
+            name.replace("model.language_model.", "language_model.model.").removeprefix("model."): each
+            for name, each in load_file(file).items()
+        }
+        save_file(renamed, file, {"format": "pt"})
+    imported = prepare_import(tmp_path / "theirs")
+    assert set(imported.skipped.values()) <= {"only the language model is imported", "the output is the embedding"}
+    assert any("vision_tower" in name for name in imported.skipped)
+    write_run(imported, tmp_path / "ours", report_of(imported))
+    ours, ids = clearhead.load(tmp_path / "ours"), torch.randint(5, SIZE, (1, 17))
+    with torch.no_grad():
+        assert_close(ours.network(ids), theirs(ids).logits, atol=1e-4, rtol=1e-4)

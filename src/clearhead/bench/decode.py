@@ -40,7 +40,8 @@ from clearhead.tasks.translate import TranslateModel, Translator
 SOURCE, STEPS = 20, 30  # tokens, including the stop token of the source
 THREADS = (1, 2)
 TRIES = 2  # of each setting before the fastest is chosen
-SPECIAL = SpecialTokens(pad=0, start=2, stop=3)
+STOP = 3
+SPECIAL = SpecialTokens(pad=0, start=2, stop=STOP)
 
 TEXT_MODEL, SENTENCES, BEAMS = "en-es", 1000, 4
 
@@ -129,7 +130,7 @@ def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iter
     """Median milliseconds by engine, cell by cell."""
     with TemporaryDirectory() as folder:
         if peers:
-            export(network_of(size), numbers(size.vocabulary), folder, start=SPECIAL.start, stop=SPECIAL.stop)
+            export(network_of(size), numbers(size.vocabulary), folder, start=SPECIAL.start, stop=STOP)
         for cell in cells:
             trials = 1 + TRIES * (len(THREADS) + (cell.batch > 1))
             yield cell, side_by_side_apart(candidates(size, cell, peers, Path(folder)), size.rounds, warm_up=trials)
@@ -168,8 +169,8 @@ def network_of(size: Size) -> Seq2Seq:
 def sources_of(size: Size, cell: Cell) -> Tensor:
     """Random sentences (B, S), each ending in the stop token."""
     generator = torch.Generator().manual_seed(2)
-    ids = torch.randint(SPECIAL.stop + 1, size.vocabulary, (cell.batch, SOURCE), generator=generator)
-    ids[:, -1] = SPECIAL.stop
+    ids = torch.randint(STOP + 1, size.vocabulary, (cell.batch, SOURCE), generator=generator)
+    ids[:, -1] = STOP
     return ids
 
 

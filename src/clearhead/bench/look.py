@@ -5,6 +5,9 @@ if it is installed. All use the same GPT-2 weights, and the candidates take turn
 when the last of them is captured, and is compared with a peer without output head; a pass for weights and answer is
 compared with a peer that has one.
 
+`clearhead bench look --model MODEL` measures a language model from elsewhere instead, with its own weights in all
+candidates, and what one head costs while it generates.
+
     T tokens
 """
 
@@ -16,6 +19,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -32,10 +36,14 @@ from clearhead.bench.measure import (
 )
 from clearhead.bench.peers import Gpt, transformers_gpt2
 from clearhead.config import AnyConfig
+from clearhead.decode import Prompts, Settings, generate
+from clearhead.interop.checkpoint import read_checkpoint
+from clearhead.interop.reference import load_reference
 from clearhead.look import capture
 from clearhead.run import Sizes
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.network import build_network
+from clearhead.tasks.base.predictor import load
 
 PLAIN, ALL, ALONE = "plain forward", "all weights and the answer", "all weights"
 ONE = "one head of one layer"
@@ -137,7 +145,12 @@ def memory_of_one_head(length: int) -> Measurement:
 
 def against_peers(size: Gpt, length: int, rounds: Sequence[Round]) -> Iterator[Measurement]:
     """The time of each candidate, and ours relative to each peer."""
-    what, taken = f"{size}, {length:,} tokens", medians(rounds)
+    yield from compared(f"{size}, {length:,} tokens", rounds)
+
+
+def compared(what: str, rounds: Sequence[Round]) -> Iterator[Measurement]:
+    """The same for candidates of any model."""
+    taken = medians(rounds)
     lens = {"transformer-lens": version("transformer-lens")} if LENS in taken else {}
     detail = {"milliseconds": taken, "rounds": len(rounds), **lens}
     for name, each in taken.items():
@@ -153,31 +166,81 @@ def measured(size: Gpt, length: int, peers: bool, rounds: int) -> list[Round]:
     """The milliseconds of each candidate on one text."""
     torch.manual_seed(1)
     ours, ids = our_gpt(size), torch.randint(1, size.vocabulary, (1, length))
-    candidates: dict[str, Callable[[], object]] = {
+    candidates = our_candidates(ours, ids, f"decoder.{size.layers // 2}.self.weights", size.heads - 1)
+    if peers:
+        theirs: Any = transformers_gpt2(size, "eager").eval()
+        copy_gpt2(theirs, ours)
+        candidates |= their_candidates(theirs, ours, ids)
+    return rounds_together(candidates, rounds)
+
+
+def our_candidates(ours: Any, ids: Tensor, one: str, head: int) -> dict[str, Callable[[], object]]:
+    """A pass without capture, and with it: all weights with the answer, all weights alone, one head."""
+    return {
         PLAIN: lambda: ours(ids),
         ALL: lambda: captured(ours, (ids,), "*.weights"),
         ALONE: lambda: captured(ours, (ids,), "*.weights", stop=True),
-        ONE: lambda: captured(ours, (ids,), f"decoder.{size.layers // 2}.self.weights", heads=size.heads - 1),
+        ONE: lambda: captured(ours, (ids,), one, heads=head),
     }
-    return rounds_together(candidates | (their_candidates(size, ours, ids) if peers else {}), rounds)
 
 
-def their_candidates(size: Gpt, ours: Any, ids: Tensor) -> dict[str, Callable[[], object]]:
+def their_candidates(theirs: Any, ours: Any, ids: Tensor) -> dict[str, Callable[[], object]]:
     """The peers on the same text, after checking that their weights equal ours."""
-    theirs: Any = transformers_gpt2(size, "eager").eval()
-    copy_gpt2(theirs, ours)
     attentions = theirs(ids, output_attentions=True).attentions
     for our, their in zip(captured(ours, (ids,), "*.weights", stop=True).values(), attentions, strict=True):
         torch.testing.assert_close(our, their, rtol=1e-3, atol=1e-5)
     found: dict[str, Callable[[], object]] = {
         TRANSFORMERS: lambda: theirs(ids, output_attentions=True),
-        HEADLESS: lambda: theirs.transformer(ids, output_attentions=True),
+        HEADLESS: lambda: theirs.base_model(ids, output_attentions=True),
     }
     if has_lens():
         sources = import_module("transformer_lens.model_bridge.sources")
-        lens = sources.build_bridge_from_module(deepcopy(theirs), "GPT2LMHeadModel", hf_config=theirs.config).eval()
+        kind = type(theirs).__name__
+        lens = sources.build_bridge_from_module(deepcopy(theirs), kind, hf_config=theirs.config).eval()
         found[LENS] = lambda: lens.run_with_cache(ids)
     return found
+
+
+# --- a model from elsewhere ---
+
+
+def run_model(path: str, peers: bool, length: int = 512, generated: int = 64, rounds: int = 9) -> Iterator[Measurement]:
+    """The same figures of one language model, and of its generation."""
+    model: Any = load(path)
+    model.require("generate")
+    torch.manual_seed(1)
+    ids = torch.randint(1, len(model.tokenizer), (1, min(length, model.max_read)))
+    layers = len(model.network.stacks()["decoder"].blocks)
+    one, head = f"decoder.{layers // 2}.self.weights", model.config.model.heads - 1
+    with torch.inference_mode():
+        candidates = our_candidates(model.network, ids, one, head)
+        theirs = peers_of(path, model.network, ids) if peers else {}
+        yield from compared(f"{model.name}, {ids.size(1)} tokens", rounds_together({**candidates, **theirs}, rounds))
+    yield while_generating(model, one, head, ids[0, :64].tolist(), generated, rounds)
+    if peers and not has_lens():
+        yield Measurement("packages that are not installed and not compared with: transformer-lens", 1, "")
+
+
+def while_generating(model: Any, one: str, head: int, prompt: list[int], tokens: int, rounds: int) -> Measurement:
+    """Greedy generation by the network with one head captured at every token, against plain generation."""
+    settings = Settings(max_tokens=tokens)
+
+    def plain() -> object:
+        return generate(model.network, model.network.start(), Prompts([prompt]), settings)
+
+    def looking() -> object:
+        with capture(model.network, one, heads=head):
+            return plain()
+
+    found = rounds_together({PLAIN: plain, ONE: looking}, rounds, warm_up=1)
+    what = f"{model.name}, {tokens} tokens generated: {ONE} / without looking"
+    return Measurement(what, median_ratio(found, ONE, PLAIN), "×", MOST[ONE], {"milliseconds": medians(found)})
+
+
+def peers_of(path: str, ours: Any, ids: Tensor) -> dict[str, Callable[[], object]]:
+    """The original by `transformers` and in TransformerLens, after checking that their weights equal ours."""
+    theirs: Any = load_reference(read_checkpoint(Path(path)), "lm")
+    return their_candidates(theirs, ours, ids)
 
 
 def has_lens() -> bool:

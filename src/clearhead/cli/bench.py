@@ -26,6 +26,9 @@ def bench(
     ] = False,
     minutes: Annotated[float, typer.Option(min=0.1, help="serve --faults: minutes to run.")] = 60.0,
     clients: Annotated[int, typer.Option(min=1, help="serve --faults: number of clients.")] = 64,
+    model: Annotated[
+        str | None, typer.Option(help="look: measure this language model from elsewhere instead of our GPT-2.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -43,8 +46,14 @@ def bench(
         raise ConfigError(f"cannot write {out}: there is no folder {out.parent}")
     if faults and name != "serve":
         raise ConfigError(f"--faults is a part of bench serve, not of bench {name}")
+    if model is not None and name != "look":
+        raise ConfigError(f"--model is an option of bench look, not of bench {name}")
     results = []
-    for result in suite.run(peers) if not faults else import_module(FAULTS).run(minutes, clients):
+    if model is not None:
+        running = import_module("clearhead.bench.look").run_model(model, peers)
+    else:
+        running = suite.run(peers) if not faults else import_module(FAULTS).run(minutes, clients)
+    for result in running:
         results.append(result)
         console(stderr=True).print(f"  {result.what}: {result.value:.3g} {result.unit}")
     peer_versions = suite.versions() if peers else {}

@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -36,6 +37,13 @@ Items = Annotated[
 ]
 Engine = Annotated[str, typer.Option(help="Inference engine: auto, torch, compiled or ct2.")]
 Int8 = Annotated[bool, typer.Option("--int8", help="8-bit weights: less memory and time, a little less quality.")]
+FORMAT_HELP = 'How an example of --shots is written, with \\n for new lines: "Input: {input}\\nOutput: {output}\\n\\n".'
+LINE_EVERY = 10.0  # seconds between lines of progress where there is no terminal for a bar
+
+
+def shot_format(given: str | None) -> dict[str, str]:
+    """The option --format as an argument; nothing if it was not given."""
+    return {} if given is None else {"form": given.replace("\\n", "\n")}
 
 
 # --- options of the verbs that generate text ---
@@ -209,6 +217,30 @@ def progress_counter(what: str, shown: bool) -> Iterator[Callable[[], None]]:
             progress.update(bar, description=f"{task.completed:,.0f} {what}, {task.speed or 0:,.0f} per second")
 
         yield advance
+
+
+@contextmanager
+def progress_bar(what: str, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """A function of how many are done and how many there are: a bar on a terminal, now and then a line if not."""
+    if not shown:
+        yield lambda _done, _total: None
+        return
+    if not sys.stderr.isatty():
+        last = time.monotonic()
+
+        def line(done: int, total: int) -> None:
+            nonlocal last
+            if time.monotonic() - last > LINE_EVERY:
+                last = time.monotonic()
+                sys.stderr.write(f"clearhead: {done:,} of {total:,} {what}\n")
+
+        yield line
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], folds: int = -1) -> None:

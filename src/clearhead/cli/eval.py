@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clearhead.cli.common import Json, ModelPath, console, print_json, print_table
+from clearhead.cli.common import (
+    FORMAT_HELP,
+    Json,
+    ModelPath,
+    console,
+    print_json,
+    print_table,
+    progress_bar,
+    shot_format,
+)
+from clearhead.errors import ConfigError
 
 if TYPE_CHECKING:
     from clearhead.tasks.base.task import Evaluation
@@ -20,12 +31,27 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(help="Score every example of this data instead of the validation part.")
     ] = None,
+    shots: Annotated[
+        str | None,
+        typer.Option(help="Label texts by a language model that has read this many examples; also several: 0,1,2,4."),
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="With --shots, the word for a label: 0=negative; for each of them.")
+    ] = None,
+    form: Annotated[str | None, typer.Option("--format", help=FORMAT_HELP)] = None,
+    figure: Annotated[Path | None, typer.Option(help="With --shots, draw the accuracies: .svg, .pdf or .png.")] = None,
+    seed: Annotated[int, typer.Option(help="With --shots, the random seed that chooses the examples.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Score a finished model on held-out data."""
     from clearhead.run import find
     from clearhead.train.evaluate import evaluate as score
 
+    if shots is not None:
+        _in_context(run, data, shots, label or [], form, seed, figure, as_json)
+        return
+    if label or form is not None or figure is not None:
+        raise ConfigError("--label, --format and --figure are for a model that reads examples; give --shots too")
     evaluation = score(
         find(run), data, lambda text: None if as_json else console(stderr=True).print(text, soft_wrap=True)
     )
@@ -37,6 +63,47 @@ def evaluate(
     print_scores(evaluation)
     if evaluation.confusion is not None:
         _print_classes(evaluation.confusion)
+
+
+def _in_context(
+    model: str,
+    data: str | None,
+    shots: str,
+    labels: list[str],
+    form: str | None,
+    seed: int,
+    figure: Path | None,
+    as_json: bool,
+) -> None:
+    from clearhead.train.compare import check_figure
+    from clearhead.train.evaluate import evaluate_in_context, save_shots_figure
+
+    if data is None:
+        raise ConfigError("--shots needs labelled texts: --data labelled.tsv")
+    counts = shots.split(",")
+    if not all(count.isdecimal() for count in counts):
+        raise ConfigError(f"--shots={shots} must be numbers of examples, such as 4 or 0,1,2,4")
+    if figure is not None:
+        check_figure(figure)
+    pairs = [label.partition("=") for label in labels]
+    if wrong := [label for label, (_, sign, word) in zip(labels, pairs, strict=True) if not (sign and word)]:
+        raise ConfigError(f"--label={wrong[0]} must be a label and the word for it: --label 0=negative")
+    words = {name: word for name, _, word in pairs}
+    with progress_bar("texts", shown=not as_json) as advance:
+        found = evaluate_in_context(
+            model, data, list(map(int, counts)), seed=seed, words=words, on_progress=advance, **shot_format(form)
+        )
+    if figure is not None:
+        save_shots_figure(found, figure)
+    if as_json:
+        documents = [{"run": model, **each.document()} for each in found]
+        print_json(documents[0] if len(documents) == 1 else {"run": model, "shots": documents})
+        return
+    for each in found:
+        console().print(f"{model} on {each.data}, after {each.shots} examples\n", soft_wrap=True)
+        print_scores(each)
+        if each.confusion is not None:
+            _print_classes(each.confusion)
 
 
 def print_scores(evaluation: Evaluation) -> None:

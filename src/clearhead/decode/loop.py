@@ -361,7 +361,7 @@ class SpecialTokens:
 
     pad: int
     start: int
-    stop: int
+    stop: int | None
     ends_source: bool = True  # the stop token stands after a source too
 
 

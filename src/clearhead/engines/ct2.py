@@ -56,6 +56,8 @@ def open_ct2(
     `token_names` has a name for every token (`ct2_export.numbers` without a tokenizer); `examples` are texts on which a
     new copy is checked besides random ones. Without a folder that can be written, the copy is not kept.
     """
+    if special.stop is None:
+        raise _unsupported("a model without a token that ends a text")
     path, fingerprint = None if folder is None else Path(folder), fingerprint_of(network, token_names, special)
     if path is not None and _stored_fingerprint(path) == fingerprint:
         return Ct2Engine(path, network, token_names, int8)

@@ -203,8 +203,9 @@ def beam(model: Predictor) -> Result:
         return Result("beam", True, skipped="it does not generate")
     settings = Settings(max_tokens=TOKENS)
     prompts = Prompts([inputs_of(model)[-1][0, :CHANGED].tolist()])
-    [[greedy, *_]] = generate(model.network, _start(model), prompts, settings)  # type: ignore[arg-type]
-    [[widest, *_]] = beam_search(model.network, _start(model), prompts, settings)  # type: ignore[arg-type]
+    network: Any = model.network
+    [[greedy, *_]] = generate(network, _start(model), prompts, settings)
+    [[widest, *_]] = beam_search(network, _start(model), prompts, settings)
     return same_tokens("beam", greedy.ids, widest.ids)
 
 
@@ -267,7 +268,8 @@ def seed(model: Predictor) -> Result:
         return Result("seed", True, skipped="it does not generate")
     settings = Settings(max_tokens=TOKENS, temperature=1.0, seed=7)
     prompts = Prompts([inputs_of(model)[-1][0, :CHANGED].tolist()])
-    texts = [generate(model.network, _start(model), prompts, settings)[0][0].ids for _ in range(2)]  # type: ignore[arg-type]
+    network: Any = model.network
+    texts = [generate(network, _start(model), prompts, settings)[0][0].ids for _ in range(2)]
     return same_tokens("seed", *texts)
 
 

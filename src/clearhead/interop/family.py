@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from clearhead.errors import RunError
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.table import Table
+from clearhead.interop.table import Table, within
 from clearhead.registry import Registry
 
 # Activations by Hugging Face's names -> ours.
@@ -56,13 +56,14 @@ class Plan:
     skipped: dict[str, str] = field(default_factory=dict)  # patterns of tensors that are not needed -> why
     roles: dict[str, int | None] = field(default_factory=dict)  # special tokens that config.json decides
     vocabulary: str = ""  # our name of the table whose rows are the tokens; empty: it reads no text
+    zeros: tuple[str, ...] = ()  # our tensors that the model does without
 
 
 class Family(ABC):
     """One family of foreign models."""
 
     in_transformers: ClassVar[bool] = True  # the library can run the original
-    prefix: ClassVar[str] = ""  # of the body's tensors in a model that has a head: "bert", "model"
+    prefix: str = ""  # of the body's tensors in a model that has a head: "bert", "model"
     buffers: ClassVar[Mapping[str, str]] = {}  # patterns of tensors that are computed, not learned -> why skipped
 
     @abstractmethod
@@ -72,6 +73,28 @@ class Family(ABC):
     def reference_inputs(self, checkpoint: Checkpoint, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         """What `transformers` calls the inputs of our network."""
         return dict(zip(("input_ids", "decoder_input_ids"), inputs, strict=False))
+
+
+def decoder_plan(settings: ForeignConfig, language_model: Plan) -> Plan:
+    """What a decoder-only model becomes: a language model, or by its head a classifier of the last token."""
+    if settings.head != "ForSequenceClassification":
+        return language_model
+    body = {name: target for name, target in language_model.table.items() if name not in ("lm_head", "embed_out")}
+    labels = settings.single_labels
+    return replace(
+        language_model,
+        task="classify",
+        model={
+            **{name: value for name, value in language_model.model.items() if name != "length"},
+            **{"causal": True, "pool": "last", "tied": False},
+        },
+        table={**within("", "encoder.", body), "score": "output.linear"},
+        blocks={"encoder": language_model.blocks["decoder"]},
+        labels=labels,
+        sizes={"classes": len(labels)},
+        vocabulary=f"encoder.{language_model.vocabulary}",
+        zeros=("output.linear.bias",),
+    )
 
 
 FAMILIES: Registry[type[Family]] = Registry("family", package="clearhead.interop.families")
@@ -154,6 +177,17 @@ class ForeignConfig:
             f"{self.checkpoint.source} is a {name}, which Clearhead cannot import; "
             f"of this family it imports …{', …'.join(known)}"
         )
+
+    def check_decoder(self, causal_lm: str = "ForCausalLM") -> None:
+        """Refuse a head that `decoder_plan` has no task for."""
+        if self.head not in (causal_lm, "Model", "ForSequenceClassification"):
+            raise self.wrong_head(causal_lm, "ForSequenceClassification")
+
+    @property
+    def single_labels(self) -> tuple[str, ...]:
+        """The labels of a classifier that chooses one of them."""
+        self.require("problem_type", None, "single_label_classification")
+        return self.labels
 
     @property
     def labels(self) -> tuple[str, ...]:

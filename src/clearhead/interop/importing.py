@@ -158,6 +158,8 @@ def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None) -> Impor
     sizes = Sizes(vocabulary=vocabulary, pad=tokenizer.pad if tokenizer else 0, **plan.sizes)
     with torch.device("meta"):  # only names and shapes: sizes that lie take no memory
         network = TASKS[plan.task].build(config.model, sizes)
+    shapes = network.state_dict()
+    found.tensors.update({name: torch.zeros(shapes[name].shape) for name in plan.zeros})
     _check(path, found.tensors, network)
     return Imported(
         checkpoint,

@@ -171,7 +171,7 @@ def make_tokenizer(
 
     stop = _one_of(config.get("generation_config", {}).get("eos_token_id"), special.get("eos_token"))
     stop = first("eos_token", "sep_token", "bos_token") if stop is None else stop
-    stop = 0 if stop is None else stop
+    ends, stop = stop is not None or roles.get("stop") is not None, stop or 0
     prefix, suffix = _template(library)
     bos, eos = special.get("bos_token"), special.get("eos_token")
     if files.add_bos and bos is not None and bos not in prefix:
@@ -194,7 +194,7 @@ def make_tokenizer(
         names["chat_template"] = files.chat_template
     names |= {"tokenizer_class": "PreTrainedTokenizerFast"}
     banned = _single_tokens(config.get("generation_config", {}).get("bad_words_ids") or config.get("bad_words_ids"))
-    all_roles = Roles(**ids, size=size, prefix=prefix, suffix=suffix, forced=forced, banned=banned)
+    all_roles = Roles(**ids, size=size, prefix=prefix, suffix=suffix, forced=forced, banned=banned, ends=ends)
     return Tokenizer.foreign(files.json, all_roles, names, origin)
 
 

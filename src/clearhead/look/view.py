@@ -51,6 +51,9 @@ class Tokenizer(Protocol):
 
     def word_ids(self) -> list[int]: ...
 
+    @property
+    def start(self) -> int: ...  # the first input of a decoder
+
 
 class Model(Protocol):
     """What a view may ask of a loaded model."""

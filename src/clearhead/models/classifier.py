@@ -23,14 +23,14 @@ from clearhead.nn import (
 
 
 class TextEncoder(nn.Module):
-    """From ids to one vector for each token; every token sees all the others, and none sees padding."""
+    """From ids to one vector for each token; every token sees all the others, or all before it, and none padding."""
 
-    def __init__(self, config: ModelConfig, size: int, pad: int = 0, ngrams: int = 1):
+    def __init__(self, config: ModelConfig, size: int, pad: int = 0, ngrams: int = 1, causal: bool = False):
         super().__init__()
-        self.config, self.pad = config, pad
+        self.config, self.pad, self.causal = config, pad, causal
         self.tokens = TokenInput(config, size, pad)
         self.ngrams = NgramEmbedding(ngrams, config.dim)
-        self.stack = build.encoder(config)
+        self.stack = build.encoder(config, causal)
 
     def real(self, ids: Tensor) -> Tensor:
         """(B, T): True for what is not padding."""
@@ -38,7 +38,7 @@ class TextEncoder(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> (B, T, D)."""
-        mask = build.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
+        mask = build.self_mask(self.config, self.causal) & padding_mask(ids, self.pad)
         return self.stack(self.ngrams(ids, self.tokens(ids)), mask=mask)
 
 

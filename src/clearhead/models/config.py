@@ -138,6 +138,7 @@ class EncoderConfig(ModelConfig):
     """A model that reads a text to label it."""
 
     ngrams: int = Field(1, ge=1, le=5, description="hashed n-grams of up to so many tokens have vectors too; 1 = none")
+    causal: bool = Field(False, description="a token sees only those before it, as in a language model")
 
 
 class WordFeatureConfig(EncoderConfig):

@@ -30,6 +30,7 @@ from clearhead.serve.inputs import (
     json_schema,
     read_json,
 )
+from clearhead.serve.look import AnswerLookReply
 from clearhead.text.chat_template import ChatTemplate, PlayTemplate, encode_chat
 
 router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
@@ -115,6 +116,7 @@ class ChatChoice(BaseModel):
     message: ChatMessage
     logprobs: ChatLogprobs | None
     finish_reason: Literal["stop", "length"]
+    look: AnswerLookReply | None = Field(None, description="Only if it was asked for.")
 
 
 class ChatReply(BaseModel):

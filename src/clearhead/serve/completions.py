@@ -2,7 +2,8 @@
 
 With `echo` the prompt is part of the answer, and so are its log-probabilities: `max_tokens=0` scores a text. Besides
 OpenAI's fields every setting of the token loop can be given. A stream is a series of server-sent events, `data: {…}`,
-and ends with `data: [DONE]`; a beam search sends its text when it is decided.
+and ends with `data: [DONE]`; a beam search sends its text when it is decided. `look` asks for inner tensors: they are
+in the choice that has the finish_reason.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from clearhead.serve.inputs import (
     read_json,
     read_prompts,
 )
+from clearhead.serve.look import AnswerLook, AnswerLookReply, LookOptions, continue_text
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.worker import while_connected
 
@@ -75,6 +77,7 @@ class GenerationBody(SearchBody):
     presence_penalty: NotSupported = 0.0
     frequency_penalty: NotSupported = 0.0
     prefix_tokens: TokenIds = Field([], description="Ids that every text begins with, after its prompt.")
+    look: LookOptions | None = Field(None, description="Return attention weights or other inner tensors too.")
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -162,6 +165,10 @@ class Prompted:
 async def respond(request: Request, served: ServedModel, prompted: Prompted, form: ResponseFormat) -> Response:
     """Generate, and answer all at once or as it comes."""
     seconds, requests = served.limits.seconds, prompted.requests(served)
+    look = None if prompted.body.look is None else AnswerLook(served, prompted.body.look, continue_text)
+    if look is not None:
+        lengths = [len(each.prompt) + prompted.max_tokens for each in requests for _ in range(each.settings.n_best)]
+        await while_connected(request, look.check(lengths), seconds)
     head = {"id": f"{form.id_prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": served.name}
     prompt_tokens = sum(len(prompt) for prompt in prompted.prompts)
     submit = partial(submit_requests, served)
@@ -169,12 +176,17 @@ async def respond(request: Request, served: ServedModel, prompted: Prompted, for
         chunks = chunks_together(requests, submit, seconds, served.pause)
         first = await while_connected(request, anext(chunks), seconds)
         include_usage = prompted.body.stream_options.include_usage
-        events = _events(served, _chained(first, chunks), form, head, prompt_tokens, include_usage)
+        events = _events(served, _chained(first, chunks), form, head, prompt_tokens, include_usage, look)
         return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
     texts = await while_connected(request, _gathered(generated_chunks(requests, submit, seconds)), seconds)
     usage = Usage.of(prompt_tokens, sum(text.generated for text in texts)).model_dump()
-    choices = [form.choice(text) for text in texts]
+    choices = [await while_connected(request, _with_look(form.choice(text), text, look), seconds) for text in texts]
     return JSONResponse({**head, "object": form.whole, "choices": choices, "usage": usage})
+
+
+async def _with_look(choice: dict[str, object], chunk: TextChunk, look: AnswerLook | None) -> dict[str, object]:
+    """A choice, and at the end of its text what was asked to be seen."""
+    return choice if look is None or chunk.finish is None else {**choice, "look": await look.of(chunk.ids)}
 
 
 async def _gathered(chunks: AsyncIterator[TextChunk]) -> list[TextChunk]:
@@ -198,6 +210,7 @@ async def _events(
     head: dict[str, object],
     prompt_tokens: int,
     usage: bool,
+    look: AnswerLook | None,
 ) -> AsyncIterator[str]:
     """The server-sent events of all texts; those that are there together are sent together."""
     head, generated = {**head, "object": form.event}, dict[int, int]()
@@ -209,7 +222,7 @@ async def _events(
                 if chunk.index not in generated and form.opening is not None:
                     events.append(_event({**head, "choices": [form.opening(chunk.index)]}))
                 generated[chunk.index] = chunk.generated
-                events.append(_event({**head, "choices": [form.delta(chunk)]}))
+                events.append(_event({**head, "choices": [await _with_look(form.delta(chunk), chunk, look)]}))
             yield "".join(events)
         if usage:
             total = Usage.of(prompt_tokens, sum(generated.values())).model_dump()
@@ -260,6 +273,7 @@ class CompletionChoice(BaseModel):
     text: str
     logprobs: CompletionLogprobs | None
     finish_reason: Literal["stop", "length"] | None
+    look: AnswerLookReply | None = Field(None, description="Only if it was asked for.")
 
 
 class CompletionReply(BaseModel):

@@ -42,6 +42,7 @@ class TextChunk:
     generated: int = 0  # tokens so far, without those of the prompt
     finish: EndReason | None = None
     index: int = 0  # of the text in the response
+    ids: tuple[int, ...] = ()  # with the finish: the prompt and all that was generated
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class TextRow:
         self.row = Row(
             request.prompt,
             request.settings,
-            stop=served.model.tokenizer.stop,
+            stop=served.model.tokenizer.end,
             row_seed=request.row_seed,
             keep_logits=request.top_logprobs is not None,
             on_prompt=self._score_prompt if request.echo and request.top_logprobs is not None else None,
@@ -241,7 +242,8 @@ class TextRow:
                 text += stream.add(token)
             end: EndReason = "stop" if stream.ended or hypothesis.finished else "length"
             text += "" if stream.ended else stream.end()
-            self._send(TextChunk(text, (), len(hypothesis.ids), end, self.request.index + number))
+            ids = (*prompt, *hypothesis.ids)
+            self._send(TextChunk(text, (), len(hypothesis.ids), end, self.request.index + number, ids))
         self.done(sum(len(hypothesis.ids) for hypothesis in row.hypotheses))
 
     @property
@@ -265,7 +267,8 @@ class TextRow:
         rest = "" if self._stream.ended else self._stream.end()
         self._length += len(rest)
         self._ended = True
-        self._send(TextChunk(piece + rest, self._certain(), self._generated, finish, self.request.index))
+        ids = tuple(self.row.ids)
+        self._send(TextChunk(piece + rest, self._certain(), self._generated, finish, self.request.index, ids))
         self.done(self._generated)
 
     def _certain(self) -> tuple[TokenLogprob, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
@@ -20,8 +21,9 @@ from clearhead.serve.inputs import (
     read_json,
     read_prompts,
 )
+from clearhead.serve.look import AnswerLook, AnswerLookReply, LookOptions, embed_text
 from clearhead.serve.registry import ServedModel
-from clearhead.serve.worker import answers
+from clearhead.serve.worker import answers, while_connected
 
 router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
@@ -60,6 +62,7 @@ class EmbeddingRequest(RequestBody):
     encoding_format: Literal["float", "base64"] = Field("float", description="base64 = the bytes of float32 numbers.")
     dimensions: int | None = Field(None, ge=1, description="The size of the model's vectors; no other is supported.")
     user: str | None = Field(None, description="Ignored.")
+    look: LookOptions | None = Field(None, description="Return attention weights or other inner tensors too.")
 
 
 class Embedding(BaseModel):
@@ -68,6 +71,9 @@ class Embedding(BaseModel):
     object: Literal["embedding"] = "embedding"
     index: int
     embedding: list[float] | str
+    look: AnswerLookReply | None = Field(
+        None, description="Only if it was asked for.", exclude_if=lambda look: look is None
+    )
 
 
 class EmbeddingReply(BaseModel):
@@ -101,15 +107,31 @@ async def embeddings(
         message = f"{served.name} is {served.model.description}: it has no vectors of texts"
         raise RequestError(400, "wrong_model", message)
     rows = await read_prompts(body.input, served)
+    looks = await while_connected(request, _looks(body.look, rows, served), served.limits.seconds)
     vectors = await answers(request, served.embed(rows), served.limits.seconds)
     if body.dimensions not in (None, len(vectors[0])):
         message = f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask for that many"
         raise RequestError(400, "invalid_value", message)
     data = [
-        Embedding(index=index, embedding=vector if body.encoding_format == "float" else _base64(vector))
-        for index, vector in enumerate(vectors)
+        Embedding(index=index, embedding=vector if body.encoding_format == "float" else _base64(vector), look=look)
+        for index, (vector, look) in enumerate(zip(vectors, looks, strict=True))
     ]
     return EmbeddingReply(data=data, model=served.name, usage=Usage.of(sum(map(len, rows))))
+
+
+async def _looks(
+    options: LookOptions | None, rows: Sequence[Sequence[int]], served: ServedModel
+) -> list[AnswerLookReply | None]:
+    """What was asked to be seen of each text."""
+    if options is None:
+        return [None] * len(rows)
+    parts = [part for ids in rows for part in served.model.embedding_parts(ids)]
+    if len(parts) > len(rows):
+        message = f"look: {served.name} reads {served.model.max_read:,} tokens at a time; shorten the text"
+        raise RequestError(400, "too_long", message)
+    look = AnswerLook(served, options, embed_text)
+    await look.check([len(part) for part in parts])
+    return [AnswerLookReply.model_validate(await look.of(part)) for part in parts]
 
 
 def _base64(vector: list[float]) -> str:

@@ -70,7 +70,7 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
         encoder = (
             WordEncoder(model, sizes.vocabulary, sizes.pad)
             if model.features
-            else TextEncoder(model, sizes.vocabulary, sizes.pad, model.ngrams)
+            else TextEncoder(model, sizes.vocabulary, sizes.pad, model.ngrams, model.causal)
         )
         return ClassifierNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, encoder=encoder)
 
@@ -116,7 +116,7 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], config: Config[ClassifyModel]) -> list[Words]:
     """Each text between what the model expects around it, up to the longest length, with the features of its words."""
-    longest, first, rows = config.data.max_length, (tokenizer.cls,), config.model.features
+    longest, first, rows = config.data.max_length, _class_token(config, tokenizer), config.model.features
     if not rows:
         return [Words(tokenizer.framed(ids, longest, first)) for ids in tokenizer.encode_batch(texts)]
     found = []
@@ -125,6 +125,11 @@ def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], config: Config[Clas
         inside = word_features(words, rows)[: len(framed) - before - len(tokenizer.suffix)]
         found.append(Words(framed, features=np.pad(inside, ((before, len(tokenizer.suffix)), (0, 0)))))
     return found
+
+
+def _class_token(config: Config[ClassifyModel], tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What stands first; in a causal model it would see nothing, and the last token sees all."""
+    return () if config.model.causal else (tokenizer.cls,)
 
 
 class Classifier(Predictor, task=Classify):
@@ -160,7 +165,7 @@ class Classifier(Predictor, task=Classify):
             encoder=self.token_strings(words.ids),
             text=item,
             choices=self.choices,
-            class_token=True,
+            class_token=not self.config.model.causal,
         )
 
     def predict_batch(self, items: list[str]) -> list[dict[str, Any]]:
@@ -178,4 +183,4 @@ class Classifier(Predictor, task=Classify):
         return vectors
 
     def _embedding_prefix(self) -> list[int]:
-        return list(self.tokenizer.prefix) or [self.tokenizer.cls]
+        return list(self.tokenizer.prefix) or list(_class_token(self.config, self.tokenizer))

@@ -154,6 +154,9 @@ class Embedder(Predictor, task=Embed):
             found[indices] = self.network(ids).numpy()
         return found
 
+    def embedding_parts(self, ids: Sequence[int]) -> list[list[int]]:
+        return frame_ids(self.tokenizer, [ids], self.max_read)
+
     def prepare(self, item: str) -> PreparedInput:
         [ids] = frame_texts(self.tokenizer, [item], self.max_read)
         return PreparedInput((torch.tensor([ids]),), encoder=self.token_strings(ids), text=item)

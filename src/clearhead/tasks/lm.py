@@ -194,7 +194,7 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         return PreparedInput(
             prompt=tuple(ids),
             decoder=self.token_strings(ids),
-            stop=self.tokenizer.stop,
+            stop=self.tokenizer.end,
             text=item,
             choices=self.choices,
         )

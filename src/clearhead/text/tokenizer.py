@@ -75,6 +75,7 @@ class Roles:
     suffix: tuple[int, ...] = ()  # and after it
     forced: tuple[int, ...] = ()  # what every text that it writes begins with, after the start token
     banned: tuple[int, ...] = ()  # what it must never write
+    ends: bool = True  # whether the stop token ends a text; a model without one writes until it is told to stop
 
 
 class Tokenizer:
@@ -90,6 +91,7 @@ class Tokenizer:
     suffix: tuple[int, ...] = ()
     forced: tuple[int, ...] = ()  # tokens that every generated text begins with
     banned: tuple[int, ...] = ()  # tokens that are never generated
+    ends: bool = True  # whether a generated text ends at the stop token
     _size = 0  # tokens of the model, if these are not the tokenizer's own
 
     def __init__(self, library: Library, origin: str = "tokenizer", config: dict[str, Any] | None = None):
@@ -120,7 +122,7 @@ class Tokenizer:
         self.pad, self.unknown, self.start = roles.pad, roles.unknown, roles.start
         self.stop, self.mask, self.cls = roles.stop, roles.mask, roles.cls
         self.prefix, self.suffix = tuple(roles.prefix), tuple(roles.suffix)
-        self.forced, self.banned = tuple(roles.forced), tuple(roles.banned)
+        self.forced, self.banned, self.ends = tuple(roles.forced), tuple(roles.banned), roles.ends
         self._special = {each["id"] for each in parts["added_tokens"] if each["special"]}
         kind = FOREIGN_KINDS[parts["model"]["type"]]
         self.kind = "bytes" if kind == "bpe" and '"ByteLevel"' in json.dumps(parts["decoder"]) else kind
@@ -211,6 +213,11 @@ class Tokenizer:
         before = self.prefix or first
         room = max(0, longest - len(before) - len(self.suffix))
         return [*before, *ids[:room], *self.suffix]
+
+    @property
+    def end(self) -> int | None:
+        """The token that ends a generated text; None if no token does."""
+        return self.stop if self.ends else None
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """The pieces of each word of a sentence; a foreign byte-level tokenizer sees the space before it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,11 +12,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from clearhead.data.dataset import read
+from clearhead.errors import ConfigError
 from clearhead.run import Run
 from clearhead.tasks import TASKS, run_config
-from clearhead.tasks.base.metrics import confusion_matrix
+from clearhead.tasks.base.in_context import FORMAT, Shots, continuation_logprobs, draw_shots
+from clearhead.tasks.base.metrics import accuracy, confusion_matrix
 from clearhead.tasks.base.network import load_network
 from clearhead.tasks.base.own import NOTHING, Own
+from clearhead.tasks.base.predictor import load
 from clearhead.tasks.base.task import Evaluation, Task, Workspace
 from clearhead.train.device import Device
 
@@ -92,6 +96,83 @@ def evaluate(
     return Detailed(found.loss, found.scores, found.sample, config.data.path, confusion)
 
 
+@dataclass(frozen=True)
+class InContext(Detailed):
+    """The evaluation of a language model that has read some examples before each text."""
+
+    shots: int = 0
+    predicted: tuple[str, ...] = ()  # the label of each text
+
+    def document(self) -> dict[str, Any]:
+        return super().document() | {"shots": self.shots, "predicted": list(self.predicted)}
+
+
+def evaluate_in_context(
+    path: str | Path,
+    data: str,
+    shots: Sequence[int],
+    *,
+    seed: int = 0,
+    form: str = FORMAT,
+    words: Mapping[str, str] | None = None,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> list[InContext]:
+    """Score a language model on labelled texts: after each number of random examples, its label is the likeliest one.
+
+    The examples come from the training part of the data, and the validation part is scored; of data without parts, all
+    but the examples. `words` are written in the place of labels: {"0": "negative", "1": "positive"}.
+    """
+    model: Any = load(path)
+    model.require("generate")
+    dataset, words = read(data, kind="labelled", validation=0), words or {}
+    train, held_out = ([(each.text, each.label) for each in part] for part in (dataset.train, dataset.validation))
+    labels = sorted({label for _, label in (*train, *held_out)})
+    if unknown := words.keys() - set(labels):
+        raise ConfigError(f"{data} has no label {min(unknown)}; it has {', '.join(labels[:9])}")
+    names = [words.get(label, label) for label in labels]
+    drawn, others = draw_shots(train, max(shots), seed)
+    scored = held_out or [train[number] for number in others]  # the same texts for every number of examples
+    right = [labels.index(label) for _, label in scored]
+    evaluations = []
+    for turn, count in enumerate(shots):
+        examples = [train[number] for number in drawn[:count]]
+        prompts = Shots([(text, words.get(label, label)) for text, label in examples], form)
+        texts, endings = [prompts.prompt(text) for text, _ in scored], [prompts.continuation(name) for name in names]
+        found = continuation_logprobs(model, texts, endings, _later(on_progress, turn, len(shots)))
+        predicted = found.argmax(-1).tolist()
+        evaluations.append(
+            InContext(
+                loss=float(nn.functional.cross_entropy(found, torch.tensor(right))),
+                scores=(accuracy(predicted, right),),
+                sample=texts[0] + endings[predicted[0]],
+                data=data,
+                confusion=_matrix(predicted, right, labels),
+                shots=count,
+                predicted=tuple(labels[number] for number in predicted),
+            )
+        )
+    return evaluations
+
+
+def _later(on_progress: Callable[[int, int], None], turn: int, turns: int) -> Callable[[int, int], None]:
+    """The progress of one of several turns, as that of all."""
+    return lambda done, total: on_progress(turn * total + done, turns * total)
+
+
+def save_shots_figure(evaluations: Sequence[InContext], path: Path) -> None:
+    """Draw accuracy against the number of examples."""
+    from clearhead.look.render.figure import COLOURS, PAGE, Figure, new_figure
+
+    counts = [str(each.shots) for each in evaluations]
+    with new_figure(PAGE, PAGE / 2) as fig:
+        axes = fig.add_subplot()
+        values = [100 * each.scores[0].value for each in evaluations]
+        axes.plot(counts, values, marker="o", color=COLOURS[0])
+        axes.set(xlabel="examples in the prompt", ylabel="accuracy (%)")
+        axes.spines[["top", "right"]].set_visible(False)
+    Figure(fig).save(path)
+
+
 @contextmanager
 def _folder(run: Run, data: str | None) -> Iterator[Path]:
     """The run's checkpoint folder with its prepared data, or a temporary one for other data."""
@@ -107,8 +188,12 @@ def _confusion(task: Task[Any], network: nn.Module, labels: tuple[str, ...]) -> 
         found = task.predictions(network)
     if found is None:
         return None
-    counts = confusion_matrix(*found, range(len(labels)))
-    return Confusion(labels, tuple(tuple(row) for row in counts))
+    return _matrix(*found, labels)
+
+
+def _matrix(predicted: Sequence[int], right: Sequence[int], labels: Sequence[str]) -> Confusion:
+    counts = confusion_matrix(predicted, right, range(len(labels)))
+    return Confusion(tuple(labels), tuple(tuple(row) for row in counts))
 
 
 def _share(part: int, whole: int) -> float:

@@ -31,19 +31,23 @@ def test_the_examples() -> None:
     assert doctest.testmod(gguf_export).failed == doctest.testmod(gguf_tokenizer).failed == 0
 
 
+def llama_server(path: Path) -> Any:
+    library = pytest.importorskip("xllamacpp", exc_type=ImportError)
+    parameters = library.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx, parameters.n_parallel, parameters.warmup, parameters.verbosity = 128, 1, False, -1
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
+    parameters.cache_type_k = parameters.cache_type_v = library.ggml_type.GGML_TYPE_F32
+    parameters.flash_attn_type = library.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    return library.Server(parameters)
+
+
 @pytest.fixture
 def llama_cpp() -> Any:
     """A function that lets llama.cpp continue a prompt: the text, and the tokens that it cut the prompt into."""
-    library = pytest.importorskip("xllamacpp", exc_type=ImportError)
 
     def run(path: Path, prompt: str, count: int) -> dict[str, Any]:
-        parameters = library.CommonParams()
-        parameters.model.path = str(path)
-        parameters.n_ctx, parameters.n_parallel, parameters.warmup, parameters.verbosity = 128, 1, False, -1
-        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
-        parameters.cache_type_k = parameters.cache_type_v = library.ggml_type.GGML_TYPE_F32
-        parameters.flash_attn_type = library.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        server = library.Server(parameters)
+        server = llama_server(path)
         answer = server.handle_completions(
             {"prompt": prompt, "n_predict": count, "temperature": 0.0, "top_k": 1, "repeat_penalty": 1.0,
              "return_tokens": True, "ignore_eos": True, "max_tokens": count, "logprobs": 1}
@@ -88,6 +92,27 @@ def test_llama_cpp_reads_what_is_quantised(make_run: Any, tmp_path: Path, llama_
     with torch.no_grad():
         logprobs = model.network(torch.tensor([model.tokenizer.encode(PROMPT)]))[0, -1].log_softmax(-1)
     assert first["logprob"] == pytest.approx(float(logprobs[first["id"]]), abs=0.05)
+
+
+@pytest.mark.parametrize(("quantise", "most"), [(None, 1e-4), ("Q8_0", 0.01)])
+def test_the_perplexity_in_llama_cpp_is_ours(quantise: str | None, most: float, make_run: Any, tmp_path: Path) -> None:
+    """Of a text that the model finds likely in parts; each token by the probabilities after those before it."""
+    run = make_run("lm", size=330, **LLAMA)
+    export("gguf", run, tmp_path / "out", quantise)
+    model = clearhead.load(run, engine="torch")
+    written = model.generate(PROMPT, max_tokens=20, temperature=0.7, seed=2)
+    ids = model.tokenizer.encode(written + " the lazy dog 123")
+    with torch.no_grad():
+        logprobs = model.network(torch.tensor([ids]))[0].log_softmax(-1)
+    ours = -sum(float(logprobs[place - 1, ids[place]]) for place in range(1, len(ids))) / (len(ids) - 1)
+    server, theirs, letter = llama_server(tmp_path / "out" / "model.gguf"), 0.0, model.tokenizer.encode("a")[0]
+    for place in range(1, len(ids)):
+        # A whole letter is forced to follow: half a character would not be reported. Its probabilities are unbiased.
+        asked = {"prompt": ids[:place], "max_tokens": 1, "temperature": 0.0, "logit_bias": [[letter, 1000.0]]}
+        asked |= {"logprobs": len(model.tokenizer)}
+        found = server.handle_completions(asked)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        theirs -= next(each["logprob"] for each in found if each["id"] == ids[place]) / (len(ids) - 1)
+    assert np.exp(theirs) == pytest.approx(np.exp(ours), rel=most)
 
 
 @pytest.mark.parametrize("quantise", [None, "Q8_0", "Q4_0", "Q4_1"])

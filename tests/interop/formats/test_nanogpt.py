@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+import clearhead
 from clearhead.errors import RunError
 from clearhead.interop.checkpoint import format_of, read_checkpoint
+from clearhead.interop.importing import import_model
+from clearhead.look.probes import capture
 
 transformers = pytest.importorskip("transformers")
 
@@ -79,23 +82,84 @@ def test_mingpt_with_its_config(tmp_path: Path, to_transformers: Any) -> None:
         torch.testing.assert_close(to_transformers(found)(IDS).logits, model(IDS).logits, rtol=0, atol=1e-6)
 
 
-def test_gpt_nano_sort_computes_its_published_values(published: Path, to_transformers: Any) -> None:
-    folder = published / "gpt-nano-sort"
-    values = json.loads((folder / "gpt-nano-sort-t0-partials.json").read_text())
+@pytest.fixture(scope="module")
+def sorter(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("sorter") / "run"
+    assert format_of(published / "gpt-nano-sort" / "gpt-nano-sort-model.json") == "nanogpt"
+    import_model(published / "gpt-nano-sort" / "gpt-nano-sort-model.json", folder)
+    return clearhead.load(folder)
+
+
+def test_gpt_nano_sort_computes_its_published_values(published: Path, sorter: Any) -> None:
+    """All of them, by the names of our probes; what lies between two probes is read from its module."""
+    values = json.loads((published / "gpt-nano-sort" / "gpt-nano-sort-t0-partials.json").read_text())
 
     def partial(name: str) -> torch.Tensor:
-        content = np.frombuffer(base64.b64decode(values[name]["data"]), np.float32).copy()
-        return torch.from_numpy(content).view(values[name]["shape"])
+        content = np.frombuffer(base64.b64decode(values.pop(name)["data"]), np.float32).copy()
+        return torch.from_numpy(content).view(shapes[name])
 
-    assert format_of(folder / "gpt-nano-sort-model.json") == "nanogpt"
-    found = read_checkpoint(folder / "gpt-nano-sort-model.json")
-    model = to_transformers(found)
-    with torch.no_grad():
-        ours = model(partial("idx").long(), output_hidden_states=True)
-    torch.testing.assert_close(ours.logits, partial("lm_head"), rtol=0, atol=1e-5)
-    for layer in (1, 2):  # the last one is given after the final norm
-        torch.testing.assert_close(ours.hidden_states[layer], partial(f"block{layer - 1}"), rtol=0, atol=1e-5)
-    torch.testing.assert_close(ours.hidden_states[3], partial("ln_f"), rtol=0, atol=1e-5)
+    shapes = {name: value.get("shape") for name, value in values.items()}
+    del values["config"]
+    network, ids = sorter.network, partial("idx").long()
+    block, inner = network.stack.blocks[0], {}
+    parts = {
+        "ln1": block.residual1.norm,
+        "ln2": block.residual2.norm,
+        "fc": block.feed_forward.inner,
+        "ln_f": network.stack.norm,
+    }
+    hooks = [
+        part.register_forward_hook(lambda _part, _args, output, name=name: inner.update({name: output}))
+        for name, part in parts.items()
+    ]
+    with torch.no_grad(), capture(network, "*") as seen:
+        network(ids)
+    for hook in hooks:
+        hook.remove()
+
+    def close(found: torch.Tensor, name: str) -> None:
+        torch.testing.assert_close(found, partial(name), rtol=0, atol=1e-5, msg=lambda text: f"{name}: {text}")
+
+    probes = {
+        "x": "decoder.embedded",
+        "q": "decoder.0.self.query",
+        "k": "decoder.0.self.key",
+        "v": "decoder.0.self.value",
+        "attSm": "decoder.0.self.weights",
+        "yProj": "decoder.0.self.output",
+        "gelu": "decoder.0.feed_forward.inner",
+        "mlp": "decoder.0.feed_forward.output",
+        "mlpResid": "decoder.0.hidden",
+        "block0": "decoder.0.hidden",
+        "block1": "decoder.1.hidden",
+        "block2": "decoder.2.hidden",
+        "lm_head": "logits",
+    }
+    for theirs, ours in probes.items():
+        close(seen[ours], theirs)
+    close(seen["decoder.0.self.mixed"].transpose(1, 2).flatten(2), "y")
+    later = ~seen["decoder.0.self.visible"].unsqueeze(1)  # (B, 1, T, S)
+    close(seen["decoder.0.self.scores"].masked_fill(later, -torch.inf), "att")
+    heads = [seen[f"decoder.0.self.{name}"].transpose(1, 2).flatten(2) for name in ("query", "key", "value")]
+    close(torch.cat(heads, dim=-1), "qkv")
+    close(seen["decoder.embedded"] + seen["decoder.0.self.output"], "attnResid")
+    close(seen["logits"].softmax(-1), "probs")
+    table, positions = network.tokens.tokens.table.weight, partial("pos_emb")
+    close(table[ids], "tok_emb")
+    torch.testing.assert_close(seen["decoder.embedded"] - table[ids], positions.expand(3, -1, -1), rtol=0, atol=1e-5)
+    for name, tensor in inner.items():
+        close(tensor, name)
+    assert not values
+
+
+def test_gpt_nano_sort_sorts_and_no_token_ends_its_text(sorter: Any) -> None:
+    """Its vocabulary is 0, 1, 2 and nothing else: 0 is a number, not the end."""
+    assert sorter.tokenizer.end is None
+    for text, expected in (("2 0 1 0 2 1", "0 0 1 1 2 2"), ("0 0 0 1 0 0", "0 0 0 0 0 1")):
+        written = sorter.generate(text, max_tokens=5, temperature=0.0)
+        first = int(sorter.network(torch.tensor([sorter.tokenizer.encode(text)]))[0, -1].argmax())
+        assert str(first) == expected[0]
+        assert written.removeprefix(text).split() == expected.split()[:5]
 
 
 class Evil:

@@ -108,8 +108,7 @@ class Bert(Family):
         return self._plan(settings, "tag", "encoder.", table, model, UNUSED_POOLER, labels=self.labels(settings))
 
     def labels(self, settings: ForeignConfig) -> tuple[str, ...]:
-        settings.require("problem_type", None, "single_label_classification")
-        return settings.labels
+        return settings.single_labels
 
     # --- the body ---
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.families.gpt2 import QKV
-from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
-from clearhead.interop.table import Into, into, regrouped, within
+from clearhead.interop.families.gpt_neox import fused_block
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan, decoder_plan
+from clearhead.interop.table import within
 
 LENGTH = 2048  # tokens that it was trained with; config.json does not say
 
@@ -18,8 +18,7 @@ class Bloom(Family):
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
         settings = ForeignConfig(checkpoint)
-        if settings.head not in ("ForCausalLM", "Model"):
-            raise settings.wrong_head("ForCausalLM")
+        settings.check_decoder()
         settings.require("apply_residual_connection_post_layernorm", False)
         heads, longest = settings.size("n_head", "num_attention_heads"), settings.get("seq_length", LENGTH)
         tied = bool(settings.get("tie_word_embeddings", True)) or "lm_head.weight" not in checkpoint.tensors
@@ -38,26 +37,19 @@ class Bloom(Family):
             "tied": tied,
             "length": longest,
         }
-        block: dict[str, str | Into] = {
-            "self_attention.query_key_value": into(*QKV, change=regrouped(heads)),
-            "self_attention.dense": "self_attention.output",
-            "mlp.dense_h_to_4h": "feed_forward.inner",
-            "mlp.dense_4h_to_h": "feed_forward.outer",
-            "input_layernorm": "residual1.norm",
-            "post_attention_layernorm": "residual2.norm",
-        }
         ends = {
             "word_embeddings": "tokens.tokens.table",
             "word_embeddings_layernorm": "tokens.norm",
             "ln_f": "stack.norm",
         }
         output = {} if tied else {"lm_head": "output.linear"}
-        return Plan(
+        language_model = Plan(
             task="lm",
             model=model,
-            table={**within("h.*.", "stack.blocks.*.", block), **ends, **output},
+            table={**within("h.*.", "stack.blocks.*.", fused_block("self_attention", heads)), **ends, **output},
             blocks={"decoder": ("h",)},
             data={"max_length": longest},
             skipped={"lm_head.weight": "the output is the embedding"} if tied else {},
             vocabulary="tokens.tokens.table.weight",
         )
+        return decoder_plan(settings, language_model)

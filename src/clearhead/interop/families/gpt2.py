@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan, decoder_plan
 from clearhead.interop.table import TURNED, Into, into, within
 
 QKV = ("self_attention.query", "self_attention.key", "self_attention.value")
@@ -27,8 +27,7 @@ class Gpt2(Family):
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
         settings = ForeignConfig(checkpoint)
-        if settings.head not in ("LMHeadModel", "Model"):
-            raise settings.wrong_head("LMHeadModel")
+        settings.check_decoder("LMHeadModel")
         settings.require("scale_attn_weights", True)
         settings.require("scale_attn_by_inverse_layer_idx", False)
         settings.require("add_cross_attention", False)
@@ -51,7 +50,7 @@ class Gpt2(Family):
             "tied": tied,
         }
         output = {} if tied else {"lm_head": "output.linear"}
-        return Plan(
+        language_model = Plan(
             task="lm",
             model=model,
             table={**within("h.*.", "stack.blocks.*.", BLOCK), **ENDS, **output},
@@ -60,3 +59,4 @@ class Gpt2(Family):
             skipped={"lm_head.weight": "the output is the embedding"} if tied else {},
             vocabulary="tokens.tokens.table.weight",
         )
+        return decoder_plan(settings, language_model)

@@ -7,9 +7,21 @@ from __future__ import annotations
 
 from clearhead.interop.checkpoint import Checkpoint
 from clearhead.interop.families.gpt2 import QKV
-from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan, decoder_plan
 from clearhead.interop.rope import rotary_settings
 from clearhead.interop.table import Into, into, regrouped, within
+
+
+def fused_block(attention: str, heads: int) -> dict[str, str | Into]:
+    """Where the tensors of a block go whose queries, keys and values alternate head by head; BLOOM's too."""
+    return {
+        f"{attention}.query_key_value": into(*QKV, change=regrouped(heads)),
+        f"{attention}.dense": "self_attention.output",
+        "mlp.dense_h_to_4h": "feed_forward.inner",
+        "mlp.dense_4h_to_h": "feed_forward.outer",
+        "input_layernorm": "residual1.norm",
+        "post_attention_layernorm": "residual2.norm",
+    }
 
 
 @FAMILIES.register("gpt_neox")
@@ -25,8 +37,7 @@ class GptNeox(Family):
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
         settings = ForeignConfig(checkpoint)
-        if settings.head not in ("ForCausalLM", "Model"):
-            raise settings.wrong_head("ForCausalLM")
+        settings.check_decoder()
         dim, heads = settings.size("hidden_size"), settings.size("num_attention_heads")
         longest = settings.size("max_position_embeddings")
         tied = bool(settings.get("tie_word_embeddings", False)) or "embed_out.weight" not in checkpoint.tensors
@@ -48,22 +59,15 @@ class GptNeox(Family):
             "length": longest,
             **rotary_settings(settings, dim // heads, usual_share=0.25),
         }
-        block: dict[str, str | Into] = {
-            "attention.query_key_value": into(*QKV, change=regrouped(heads)),
-            "attention.dense": "self_attention.output",
-            "mlp.dense_h_to_4h": "feed_forward.inner",
-            "mlp.dense_4h_to_h": "feed_forward.outer",
-            "input_layernorm": "residual1.norm",
-            "post_attention_layernorm": "residual2.norm",
-        }
         ends = {"embed_in": "tokens.tokens.table", "final_layer_norm": "stack.norm"}
         output = {} if tied else {"embed_out": "output.linear"}
-        return Plan(
+        language_model = Plan(
             task="lm",
             model=model,
-            table={**within("layers.*.", "stack.blocks.*.", block), **ends, **output},
+            table={**within("layers.*.", "stack.blocks.*.", fused_block("attention", heads)), **ends, **output},
             blocks={"decoder": ("layers",)},
             data={"max_length": longest},
             skipped={"embed_out.weight": "the output is the embedding"} if tied else {},
             vocabulary="tokens.tokens.table.weight",
         )
+        return decoder_plan(settings, language_model)

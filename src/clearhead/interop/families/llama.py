@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, GATED, Family, ForeignConfig, Plan
+from clearhead.interop.family import FAMILIES, GATED, Family, ForeignConfig, Plan, decoder_plan
 from clearhead.interop.rope import reach, rotary_settings
 from clearhead.interop.table import Into, within
 
@@ -31,9 +31,8 @@ class Llama(Family):
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
         settings = ForeignConfig(checkpoint)
-        if settings.head not in ("ForCausalLM", "Model"):
-            raise settings.wrong_head("ForCausalLM")
-        return Plan(
+        settings.check_decoder()
+        language_model = Plan(
             task="lm",
             model=self.model(settings),
             table=self.table(settings),
@@ -42,6 +41,7 @@ class Llama(Family):
             skipped=self.skipped(settings),
             vocabulary="tokens.tokens.table.weight",
         )
+        return decoder_plan(settings, language_model)
 
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         """The `model` section."""

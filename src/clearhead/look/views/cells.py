@@ -5,7 +5,7 @@ T tokens
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from clearhead.data import read
 from clearhead.errors import ConfigError, ProbeError, ShapeError, nearest
+from clearhead.look.probes import stacks
 from clearhead.look.record import rounded
 from clearhead.look.render.figure import SLIDE, Figure
 from clearhead.look.render.terminal import show_heights, show_table
@@ -22,6 +23,7 @@ from clearhead.look.units import (
     FEATURES,
     Direction,
     RankedUnit,
+    Window,
     activations,
     direction,
     rank_units,
@@ -67,7 +69,9 @@ class Cells(View):
         ids, tokens = _tokenize(model, options.input_for(model))
         ranking = [] if options.unit is not None else _ranking(model, options)
         layer, unit = _chosen_unit(options, ranking)
-        return cells(model.network, (torch.tensor([ids]),), tokens, layer, unit, ranking, model.name)
+        if layer not in _layers(model) and layer in unit_layers(model.network):
+            raise ProbeError(f"{layer} reads what is written, and cells colour what is read: choose an encoder layer")
+        return cells(model.network, _inputs(model, torch.tensor([ids])), tokens, layer, unit, ranking, model.name)
 
     @property
     def caption(self) -> str:
@@ -111,7 +115,7 @@ class DirectionCells(View):
     def compute(cls, model: Model, options: ViewOptions) -> DirectionCells:
         ids, tokens = _tokenize(model, options.input_for(model))
         found = _best_direction(model, options)
-        return cls(tokens, found, found.read(model.network, (torch.tensor([ids]),))[0])
+        return cls(tokens, found, found.read(model.network, _inputs(model, torch.tensor([ids])))[0])
 
     @property
     def title(self) -> str:
@@ -149,7 +153,7 @@ def cells(
 def _ranking(model: Model, options: ViewOptions) -> list[RankedUnit]:
     """The units that follow the feature, or any feature; the best first."""
     ids, tokens = _measured_text(model, options)
-    found = rank_units(model.network, windows(ids, tokens, max(1, min(WINDOW, len(ids)))))
+    found = rank_units(model.network, _windows(model, ids, tokens, min(WINDOW, len(ids))), _layers(model))
     return [each for each in found if options.feature in (None, each.feature)]
 
 
@@ -158,8 +162,8 @@ def _best_direction(model: Model, options: ViewOptions) -> Direction:
     if options.feature is None:
         raise ConfigError('a direction needs a feature to follow, for example --feature "line position"')
     ids, tokens = _measured_text(model, options)
-    read_windows = list(windows(ids, tokens, max(1, min(WINDOW, len(ids) // 4)), rows=2))
-    layers = [name for name in unit_layers(model.network) if name.endswith(".hidden")]
+    read_windows = list(_windows(model, ids, tokens, min(WINDOW, len(ids) // 4), rows=2))
+    layers = [name for name in _layers(model) if name.endswith(".hidden")]
     found = (direction(model.network, read_windows, layer, options.feature) for layer in layers)
     return max(found, key=lambda each: each.correlation)
 
@@ -171,9 +175,30 @@ def _measured_text(model: Model, options: ViewOptions) -> tuple[list[int], list[
     return _tokenize(model, "".join(read(options.data, kind="text").validation)[:MAX_CHARACTERS])
 
 
+def _windows(model: Model, ids: list[int], tokens: list[str], length: int, **rows: int) -> Iterator[Window]:
+    for (part,), known in windows(ids, tokens, max(1, length), **rows):
+        yield _inputs(model, part), known
+
+
+def _inputs(model: Model, ids: Tensor) -> tuple[Tensor, ...]:
+    """What the network reads of texts (B, T); a translator writes nothing but its start token."""
+    return (ids, torch.full((len(ids), 1), model.tokenizer.start)) if _translates(model) else (ids,)
+
+
+def _layers(model: Model) -> list[str]:
+    """The layers whose units see the text: of a translator those of the encoder."""
+    return [name for name in unit_layers(model.network) if not (_translates(model) and name.startswith("decoder"))]
+
+
+def _translates(model: Model) -> bool:
+    return {"encoder", "decoder"} <= stacks(model.network).keys()
+
+
 def _tokenize(model: Model, text: str) -> tuple[list[int], list[str]]:
     ids = model.tokenizer.encode(text)
-    return ids, [model.tokenizer.decode([number]) for number in ids]
+    pieces = model.tokenizer.pieces(ids)
+    decoded = [model.tokenizer.decode([number]) for number in ids]
+    return ids, [text or piece for text, piece in zip(decoded, pieces, strict=True)]  # a lone space decodes to nothing
 
 
 def _chosen_unit(options: ViewOptions, ranking: list[RankedUnit]) -> tuple[str, int]:

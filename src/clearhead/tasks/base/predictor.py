@@ -256,12 +256,13 @@ class Predictor(ABC):
 
     def embed_ids(self, rows: Sequence[Sequence[int]]) -> Vectors:
         """(N, D) for texts as token ids; an empty text has the vector of the start token."""
-        first, room = self._embedding_prefix(), max(1, self.max_read - len(self._embedding_prefix()))
+        return self._mean_vectors([torch.tensor([part]) for part in self.embedding_parts(ids)] for ids in rows)
 
-        def parts(ids: list[int]) -> list[Tensor]:
-            return [torch.tensor([first + ids[start : start + room]]) for start in range(0, len(ids), room)]
-
-        return self._mean_vectors(parts(list(ids) or [self.tokenizer.start]) for ids in rows)
+    def embedding_parts(self, ids: Sequence[int]) -> list[list[int]]:
+        """What the network reads for the vector of a text: its tokens, in parts if they are many."""
+        first, ids = self._embedding_prefix(), list(ids) or [self.tokenizer.start]
+        room = max(1, self.max_read - len(first))
+        return [[*first, *ids[start : start + room]] for start in range(0, len(ids), room)]
 
     @property
     def max_read(self) -> int:
@@ -307,7 +308,7 @@ class GeneratingPredictor(Predictor):
     @property
     def special(self) -> SpecialTokens:
         own = self.tokenizer
-        return SpecialTokens(own.pad, own.start, own.stop, own.ends_source)
+        return SpecialTokens(own.pad, own.start, own.end, own.ends_source)
 
     def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> Look:
         """Everything that the network computes for one item: weights, scores, queries, keys, values, hidden states.

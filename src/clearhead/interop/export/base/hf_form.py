@@ -121,9 +121,9 @@ def _has_bias(part: nn.Linear) -> bool:
     return part.bias is not None
 
 
-def _token_ids(model: Predictor) -> dict[str, int]:
+def _token_ids(model: Predictor) -> dict[str, int | None]:
     own = model.tokenizer
-    return {"bos_token_id": own.start, "eos_token_id": own.stop, "pad_token_id": own.pad}
+    return {"bos_token_id": own.start, "eos_token_id": own.end, "pad_token_id": own.pad}
 
 
 def _embedding(table: Any, output: nn.Linear) -> tuple[Tensor, bool]:
