@@ -220,6 +220,7 @@ class NativeEngine:
         self.layout = Layout(self.stack, network.output.linear, library, int8)
         self.vocabulary_size = network.output.linear.out_features
         self.vectors = TokenVectors(network.decoder_input, concatenated=network.config.position_concat)
+        self.max_length = network.decoder_input.positions.max_length
         self.reader = SourceReader(network, self.layout, library, int8) if SourceReader.supports(network) else None
 
     @staticmethod
@@ -356,6 +357,25 @@ class NativeEngine:
         if state.unequal is not None:
             unequal = UnequalRows(state.unequal.counts[rows], state.unequal.firsts[rows])
         return replace(state, lists=state.lists[rows], sentence=sentence, unequal=unequal)
+
+    @torch.inference_mode()
+    def rewind(self, state: NativeState, tokens: int) -> NativeState:
+        """The state before the last `tokens` of every row were read, right after the step that read them."""
+        state.length -= tokens
+        state.pool.used -= tokens * len(state.lists)
+        if state.unequal is not None:
+            state.unequal.counts = state.unequal.counts - tokens
+        return state
+
+    @torch.inference_mode()
+    def prefix(self, state: NativeState, row: int, length: int) -> NativeState | None:
+        """A new state of one row that has read the first `length` tokens of a row; None where they are not kept."""
+        rows = state.row_lengths()
+        if state.source is not None or int(rows.firsts[row]) > 0 or length > int(rows.counts[row]):
+            return None
+        pool = state.pool.select(state.lists[row, :length].long(), length + SLOTS)
+        lists = _grow(torch.arange(length, dtype=torch.int32).unsqueeze(0), length + SLOTS)
+        return NativeState(pool, lists, state.window, length)
 
     @torch.inference_mode()
     def merge(self, states: Sequence[NativeState]) -> NativeState | None:

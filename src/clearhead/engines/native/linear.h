@@ -1,7 +1,9 @@
 /* y = x W + b, for all tokens of a step at once.
 
    Matrices are stored in panels of PANEL outputs: panel p holds, for each input, the weights of its PANEL outputs side
-   by side. A panel is used for all tokens before the next one is touched.
+   by side. A panel is used for all tokens before the next one is touched; meanwhile the next one is fetched. A product
+   is a sum in the order of the inputs, however many tokens and panels are computed together: a token gets the same
+   numbers in every batch.
 
    Weights may be bytes, one scale per output. Where the processor multiplies small integers, the tokens are rounded to
    -127 … 127 too, one scale per token, and GROUP inputs are multiplied and added by one instruction: four with AVX-512
@@ -19,16 +21,16 @@
 #include <immintrin.h>
 #endif
 
-enum { PANEL = 2 * WIDTH }; /* two registers of outputs, for up to TILE_TOKENS tokens at once */
+enum { PANEL = 2 * WIDTH }; /* two registers of outputs */
 
 #if defined(__AVX512VNNI__)
-enum { TILE_TOKENS = 12, GROUP = 4, ZERO = 128 };
-typedef uint8_t Rounded; /* an input of a token */
+enum { TOKENS = 12, BYTE_TOKENS = 12, GROUP = 4, ZERO = 128 }; /* tokens whose sums are registers */
+typedef uint8_t Rounded;                                       /* an input of a token */
 #elif defined(__AVX2__)
-enum { TILE_TOKENS = 6, GROUP = 2, ZERO = 0 };
+enum { TOKENS = 6, BYTE_TOKENS = 4, GROUP = 2, ZERO = 0 };
 typedef int16_t Rounded;
 #else
-enum { TILE_TOKENS = 6, GROUP = 1, ZERO = 0 };
+enum { TOKENS = 6, BYTE_TOKENS = 6, GROUP = 1, ZERO = 0 };
 typedef int8_t Rounded; /* never used: there the weights become floats */
 #endif
 
@@ -56,24 +58,43 @@ static inline vec load_floats(const float *from) {
     return *(const vec *)from;
 }
 
-/* --- one panel and some tokens: x (tokens, inputs) -> y (tokens, PANEL) --- */
+/* Memory that is needed soon: some bytes of it are fetched with each input. One or two tokens do not need it: they are
+   done with a panel as fast as it comes, and the processor sees the pattern.                                         */
+typedef struct {
+    const char *from;
+    int64_t each;
+} Ahead;
+
+static inline void fetch(Ahead ahead, int64_t input) {
+    __builtin_prefetch(ahead.from + input * ahead.each, 0, 2);
+}
+
+/* --- some tokens and one panel, or several side by side: x (tokens, inputs) -> y (tokens, panels PANEL) --- */
 
 static inline __attribute__((always_inline)) void float_tile(const Linear *f, int64_t begin, const float *x, float *y,
-                                                             int64_t stride, const int tokens) {
+                                                             int64_t stride, Ahead ahead, const int tokens,
+                                                             const int panels) {
     int64_t inputs = f->inputs;
     const float *panel = (const float *)f->panels + begin * inputs;
-    vec low[TILE_TOKENS] = {0}, high[TILE_TOKENS] = {0};
+    vec low[TOKENS] = {0}, high[TOKENS] = {0}; /* (panels, tokens) */
     for (int64_t i = 0; i < inputs; i++) {
-        vec a = load_floats(panel + i * PANEL), b = load_floats(panel + i * PANEL + WIDTH);
-        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-            low[t] += x[t * inputs + i] * a;
-            high[t] += x[t * inputs + i] * b;
+        if (tokens > 2) fetch(ahead, i);
+        _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
+            const float *from = panel + (p * inputs + i) * PANEL;
+            vec a = load_floats(from), b = load_floats(from + WIDTH);
+            _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+                low[p * tokens + t] += x[t * inputs + i] * a;
+                high[p * tokens + t] += x[t * inputs + i] * b;
+            }
         }
     }
-    vec c = load_floats(f->bias + begin), d = load_floats(f->bias + begin + WIDTH);
-    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-        *(vec *)(y + t * stride) = low[t] + c;
-        *(vec *)(y + t * stride + WIDTH) = high[t] + d;
+    _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
+        const float *bias = f->bias + begin + p * PANEL;
+        vec a = load_floats(bias), b = load_floats(bias + WIDTH);
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+            *(vec *)(y + t * stride + p * PANEL) = low[p * tokens + t] + a;
+            *(vec *)(y + t * stride + p * PANEL + WIDTH) = high[p * tokens + t] + b;
+        }
     }
 }
 
@@ -118,13 +139,15 @@ static inline vec as_floats(Sum sum) {
 #endif
 
 static inline __attribute__((always_inline)) void byte_tile(const Linear *f, int64_t begin, const Quantized *quantized,
-                                                            int64_t first, float *y, int64_t stride, const int tokens) {
+                                                            int64_t first, float *y, int64_t stride, Ahead ahead,
+                                                            const int tokens) {
     int64_t inputs = in_groups(f->inputs);
     const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
     const Rounded *x = quantized->inputs + first * inputs;
-    Sum low[TILE_TOKENS], high[TILE_TOKENS];
+    Sum low[BYTE_TOKENS], high[BYTE_TOKENS];
     _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) low[t] = high[t] = (Sum){0};
     for (int64_t i = 0; i < inputs; i += GROUP) {
+        if (tokens > 2) fetch(ahead, i);
         Weights a = load_weights(panel + i * PANEL), b = load_weights(panel + i * PANEL + GROUP * WIDTH);
         _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
             add_products(&low[t], x + t * inputs + i, a);
@@ -155,7 +178,7 @@ static inline __attribute__((always_inline)) void widened_tile(const Linear *f, 
                                                                int64_t stride, const int tokens) {
     int64_t inputs = f->inputs;
     const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
-    vec low[TILE_TOKENS] = {0}, high[TILE_TOKENS] = {0};
+    vec low[BYTE_TOKENS] = {0}, high[BYTE_TOKENS] = {0};
     for (int64_t i = 0; i < inputs; i++) {
         vec a = widened(panel + i * PANEL), b = widened(panel + i * PANEL + WIDTH);
         _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
@@ -176,34 +199,41 @@ static inline __attribute__((always_inline)) void widened_tile(const Linear *f, 
 /* --- the whole product --- */
 
 #if defined(__AVX2__)
-#define BYTE_TILE(N) byte_tile(f, begin, quantized, first, into, stride, N)
+#define BYTE_TILE(N) byte_tile(f, begin, quantized, first, into, stride, ahead, N)
 #else
 #define BYTE_TILE(N) widened_tile(f, begin, x, into, stride, N)
 #endif
+#define FLOAT_TILE(N, PANELS) float_tile(f, begin, x, into, stride, ahead, N, PANELS)
 #define CASE(N)                                                                                                        \
     case N:                                                                                                            \
-        if (f->bytes)                                                                                                  \
-            BYTE_TILE(N);                                                                                              \
+        if (f->bytes && N <= BYTE_TOKENS)                                                                              \
+            BYTE_TILE(N <= BYTE_TOKENS ? N : 1);                                                                       \
         else                                                                                                           \
-            float_tile(f, begin, x, into, stride, N);                                                                  \
+            FLOAT_TILE(N, 1);                                                                                          \
         break;
 
-/* Some tokens (at most TILE_TOKENS) from `first` on by one panel; outputs beyond the last are not written. */
-static void tile(const Linear *f, int64_t panel, const float *x, const Quantized *quantized, float *y, int64_t first,
-                 int tokens) {
+/* Some tokens from `first` on by `count` panels; outputs beyond the last are not written. One or two tokens need
+   several panels at once: a sum waits for its last addition, and others are computed meanwhile. */
+static void tile(const Linear *f, int64_t panel, int count, const float *x, const Quantized *quantized, float *y,
+                 int64_t first, int tokens, Ahead ahead) {
     int64_t begin = panel * PANEL;
-    float aside[TILE_TOKENS * PANEL];
-    int whole = begin + PANEL <= f->outputs, stride = whole ? f->outputs : PANEL;
+    float aside[TOKENS * PANEL];
+    int whole = begin + count * PANEL <= f->outputs, stride = whole ? f->outputs : PANEL;
     x += first * f->inputs, y += first * f->outputs;
     float *into = whole ? y + begin : aside;
     (void)quantized;
-    switch (tokens) {
-        CASE(1)
-        CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+    if (count == 4)
+        FLOAT_TILE(1, 4);
+    else if (count == 2)
+        FLOAT_TILE(2, 2);
+    else
+        switch (tokens) {
+            CASE(1)
+            CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 #if defined(__AVX512VNNI__)
-            CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
+                CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
 #endif
-    }
+        }
     for (int t = 0; !whole && t < tokens; t++)
         memcpy(y + (int64_t)t * f->outputs + begin, aside + t * PANEL, sizeof(float) * (f->outputs - begin));
 }
@@ -230,26 +260,33 @@ static inline int64_t panels_of(const Linear *f) {
     return (f->outputs + PANEL - 1) / PANEL;
 }
 
-/* One panel and all tokens: x (N, inputs), which is in `quantized` where the product needs it -> part of y (N,
- * outputs). */
-static void linear_panel(const Linear *f, int64_t panel, const float *x, const Quantized *quantized, float *y,
-                         int tokens) {
-    int64_t pieces = (tokens + TILE_TOKENS - 1) / TILE_TOKENS;
-    for (int64_t piece = 0; piece < pieces; piece++) {
-        int64_t first = tokens * piece / pieces, last = tokens * (piece + 1) / pieces;
-        tile(f, panel, x, quantized, y, first, last - first);
+/* Some panels and all tokens: x (N, inputs), which is in `quantized` where the product needs it -> part of
+   y (N, outputs).                                                                                                    */
+static void linear_panels(const Linear *f, Range panels, const float *x, const Quantized *quantized, float *y,
+                          int tokens) {
+    int most = f->bytes ? BYTE_TOKENS : TOKENS, together = f->bytes || tokens > 2 ? 1 : 4 / tokens;
+    int64_t pieces = (tokens + most - 1) / most, inputs = f->bytes ? in_groups(f->inputs) : f->inputs;
+    int64_t input_size = PANEL * (f->bytes ? 1 : sizeof(float)), panel_size = inputs * input_size;
+    for (int64_t p = panels.first, count; p < panels.last; p += count) {
+        count = p + together <= panels.last && (p + together) * PANEL <= f->outputs ? together : 1;
+        const char *next = (const char *)f->panels + (p + count) * panel_size;
+        for (int64_t piece = 0; piece < pieces; piece++) { /* each fetches its part of the next panel */
+            int64_t first = tokens * piece / pieces, last = tokens * (piece + 1) / pieces;
+            Ahead ahead = {next + piece * (panel_size / pieces), input_size / pieces};
+            tile(f, p, count, x, quantized, y, first, last - first, ahead);
+        }
     }
 }
 
 /* All panels -> y (N, outputs). */
 static void linear(const Worker *worker, const Linear *f, const float *x, const Quantized *quantized, float *y,
                    int tokens) {
-    Range mine = share(worker, panels_of(f));
-    for (int64_t panel = mine.first; panel < mine.last; panel++) linear_panel(f, panel, x, quantized, y, tokens);
+    linear_panels(f, share(worker, panels_of(f)), x, quantized, y, tokens);
     barrier(worker);
 }
 
 #undef CASE
+#undef FLOAT_TILE
 #undef BYTE_TILE
 
 #endif

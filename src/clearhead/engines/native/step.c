@@ -197,13 +197,15 @@ static void activate(int activation, float *restrict x, const float *restrict ga
 
 static void feed_forward(const Worker *worker, Pass *p, const FeedForward *f, const float *x) {
     int64_t size = f->inner.outputs;
+    enum { TOGETHER = 4 };
     Range mine = share(worker, panels_of(&f->inner));
-    for (int64_t panel = mine.first; panel < mine.last; panel++) {
-        int64_t begin = panel * PANEL, count = begin + PANEL <= size ? PANEL : size - begin;
-        linear_panel(&f->inner, panel, x, &p->quantized, p->inner, p->tokens);
-        if (f->activation == SWIGLU) linear_panel(&f->gate, panel, x, &p->quantized, p->gate, p->tokens);
+    for (int64_t first = mine.first; first < mine.last; first += TOGETHER) { /* activated while they are in the cache */
+        Range panels = {first, first + TOGETHER < mine.last ? first + TOGETHER : mine.last};
+        int64_t begin = panels.first * PANEL, end = panels.last * PANEL < size ? panels.last * PANEL : size;
+        linear_panels(&f->inner, panels, x, &p->quantized, p->inner, p->tokens);
+        if (f->activation == SWIGLU) linear_panels(&f->gate, panels, x, &p->quantized, p->gate, p->tokens);
         for (int64_t t = 0; t < p->tokens; t++)
-            activate(f->activation, p->inner + t * size + begin, p->gate + t * size + begin, count);
+            activate(f->activation, p->inner + t * size + begin, p->gate + t * size + begin, end - begin);
     }
     barrier(worker);
     if (f->outer.bytes && GROUP > 1) {
