@@ -164,6 +164,9 @@ def machine() -> dict[str, Any]:
     """The versions and hardware of this machine, recorded with the results."""
     import torch
 
+    from clearhead.engines.native.library import load_library
+
+    native = load_library()
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -171,4 +174,5 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "machine": platform.machine(),
         "system": platform.system(),
+        "native": None if native is None else native.variant,
     }

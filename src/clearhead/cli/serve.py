@@ -36,6 +36,9 @@ def serve(
     queue: Annotated[int, typer.Option(min=1, help="Maximum number of texts or images waiting per model.")] = 256,
     seconds: Annotated[float, typer.Option(min=0.1, help="Request timeout in seconds.")] = 60.0,
     max_tokens: Annotated[int, typer.Option(min=1, help="Maximum number of generated tokens per request.")] = 8192,
+    prefix_cache: Annotated[
+        int, typer.Option(min=0, help="Prompt tokens kept per model, for prompts that begin alike; 0 = none.")
+    ] = 4096,
     client_requests: Annotated[
         int, typer.Option(min=0, help="Maximum number of requests in progress per client; 0 = no limit.")
     ] = 0,
@@ -69,6 +72,7 @@ def serve(
         queue=queue,
         seconds=seconds,
         tokens=max_tokens,
+        prefixes=prefix_cache,
         client_requests=client_requests,
         client_rate=client_rate,
         grace=grace,

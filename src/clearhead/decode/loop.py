@@ -40,6 +40,7 @@ from clearhead.decode.logits import (
     make_sampler,
     row_generator,
 )
+from clearhead.decode.lookup import PromptLookup
 from clearhead.decode.settings import EndReason, Hypothesis, Prompts, Row, Settings, Token
 from clearhead.decode.stepper import PART, Stepper, last_logits, part_length, select_rows
 from clearhead.errors import ConfigError
@@ -113,15 +114,21 @@ class TokenLoop:
         return [row for group in self.groups for row in group.rows]
 
     @torch.inference_mode()
-    def add(self, rows: Sequence[Row], state: Any) -> None:
-        """Let rows join that share a new state, row i of it for rows[i]; rows that search must have equal settings."""
+    def add(self, rows: Sequence[Row], state: Any, read: int = 0) -> None:
+        """Let rows join that share a new state, row i of it for rows[i]; rows that search must have equal settings.
+
+        The state may have `read` the first tokens of every prompt, but not the last; not for rows that search.
+        """
         if not rows:
             return
         searches = {row.settings.shared() for row in rows if row.settings.beam_width > 1}
         if len(searches) > 1 or (searches and any(row.settings.beam_width == 1 for row in rows)):
             raise ConfigError("rows that share a beam search must have the same settings; add them separately")
-        kind = BeamGroup if searches else SampleGroup
-        group = kind(self.model, rows, state, self.device)
+        group: SampleGroup | BeamGroup
+        if searches:
+            group = BeamGroup(self.model, rows, state, self.device)
+        else:
+            group = SampleGroup(self.model, rows, state, self.device, read)
         if group.rows:
             self.groups.append(group)
 
@@ -204,6 +211,7 @@ class _Member:
         self.policy = _policy(settings.shared())
         self.begin, self.limit = len(self.row.prompt), self.row.limit
         self.prefix = settings.prefix_tokens
+        self.lookup = PromptLookup()
         self.random: Random | None = None
         if self.policy.is_random:
             self.random = row_generator(settings.seed, self.row.row_seed)
@@ -245,9 +253,12 @@ class _Member:
 class SampleGroup:
     """Greedy and sampled rows that share one state, each with its own settings."""
 
-    def __init__(self, model: Stepper, rows: Sequence[Row], state: Any, device: torch.device | str = "cpu"):
+    def __init__(
+        self, model: Stepper, rows: Sequence[Row], state: Any, device: torch.device | str = "cpu", read: int = 0
+    ):
         self.model, self.device = model, device
-        members = [_Member(row) for row in rows]
+        self._can_rewind = getattr(model, "rewind", None) is not None
+        members = [_Member(row, read) for row in rows]
         for member in members:
             if member.limit == 0 and member.row.on_prompt is None:
                 member.row.finish("length", [member.hypothesis()])
@@ -288,6 +299,9 @@ class SampleGroup:
             return
         count = min(part_length(len(self._members)), *(member.unread for member in self._members))
         ids = [member.row.ids[member.read : member.read + count] for member in self._members]
+        guess = self._guess()
+        if guess:
+            ids = [ids[0] + guess]
         logits, self.state = self.model.step(torch.tensor(ids, device=self.device), self.state)  # (B, T, V)
         if not self._checked:
             for member in self._members:
@@ -296,10 +310,40 @@ class SampleGroup:
         for member, own in zip(self._members, logits, strict=True) if self._wants_prompt else ():
             if member.row.on_prompt is not None and member.read < member.begin:
                 member.row.on_prompt(own[: member.begin - member.read].float(), member.read)
-        for member in self._members:
+        for i, member in enumerate(self._members):
             member.read += count
-        self._choose(last_logits(logits))
+            if member.read == member.begin and member.row.on_read is not None:
+                member.row.on_read(self.state, i)
+        if guess:
+            self._choose_along(guess, logits)
+        else:
+            self._choose(last_logits(logits))
         self._leave()
+
+    def _guess(self) -> list[int]:
+        """Tokens that the only row will perhaps choose, to be read in one step with its last."""
+        if len(self._members) > 1 or not self._can_rewind:
+            return []
+        [member] = self._members
+        ids, longest = member.row.ids, getattr(self.model, "max_length", None)
+        most = member.begin + member.limit if longest is None else min(member.begin + member.limit, longest + 1)
+        return member.lookup.guess(ids, most - len(ids) - 1) if member.unread == 1 else []
+
+    def _choose_along(self, guess: Sequence[int], logits: Tensor) -> None:
+        """Choose tokens of the only row while the guess before them is right, logits (1, T, V); unread the rest."""
+        [member] = self._members
+        right = 0
+        for place in range(logits.size(1)):
+            before = len(member.row.ids)
+            self._choose(last_logits(logits[:, : place + 1]))
+            chosen = member.row.ids[before:]
+            if place == len(guess) or not member.row.active or chosen != [guess[place]]:
+                break
+            right += 1
+            member.read += 1
+        if right < len(guess):
+            self.state = self.model.rewind(self.state, len(guess) - right)  # type: ignore[attr-defined]
+        member.lookup.learn(len(guess), right)
 
     def _leave(self) -> None:
         """Rows that have ended or are cancelled leave the state."""

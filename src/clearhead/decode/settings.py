@@ -177,6 +177,7 @@ class Row:
     index: int = 0  # of the prompt that it continues
     keep_logits: bool = False  # pass the model's logits to on_token
     on_prompt: Callable[[Tensor, int], None] | None = None  # logits (T, V) of prompt[start : start + T], and start
+    on_read: Callable[[Any, int], None] | None = None  # the prompt was read: the state, and its row in it
     on_token: Callable[[Token], None] | None = None
     on_end: Callable[[Row], None] | None = None
     on_error: Callable[[Row, Exception], None] | None = None  # a failed step; without it `TokenLoop.step` raises

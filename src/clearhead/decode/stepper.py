@@ -28,6 +28,9 @@ class Stepper(Protocol):
         can_search(state, prompts, settings)    whether `search` supports these settings from this state
         search(state, prompts, settings)        what `generate` returns, without Python between two tokens
         merge([state, …])                       one state with the rows of all, whose lengths may differ; or None
+        rewind(state, tokens)                   right after a step: the state before the last tokens of all rows
+        max_length                              tokens that a row can read, where that is limited
+        prefix(state, row, length)              a new state of one row that has read the first tokens of a row; or None
     """
 
     def step(self, ids: Tensor, state: Any) -> tuple[Tensor, Any]:

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, I
 from concurrent.futures import Future
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -127,12 +128,17 @@ def submit_requests(served: ServedModel, requests: Sequence[GenerationRequest]) 
 
     def join(jobs: list[Job]) -> Iterator[None]:
         stepper, window = served.model.engines.stepper(), jobs[0].payload.window
-        groups: dict[int, list[Job]] = defaultdict(list)  # jobs that share a state
+        groups: dict[int, list[Row]] = defaultdict(list)  # rows that share a state
         for job in jobs:
-            groups[len(job.payload.prompt) if merges else 0].append(job)
-        for group in groups.values():
-            state = stepper.start() if window is None else stepper.start(window=window)
-            served.worker.join(stepper, [_row(served, job) for job in group], state)
+            row = _row(served, job)
+            if merges and row.settings.beam_width == 1 and row.on_prompt is None:
+                row.on_read = partial(served.prefixes.keep, stepper, window, row.prompt)
+                if found := served.prefixes.start(stepper, window, row.prompt):
+                    served.worker.join(stepper, [row], *found)
+                    continue
+            groups[len(row.prompt) if merges else 0].append(row)
+        for rows in groups.values():
+            served.worker.join(stepper, rows, stepper.start() if window is None else stepper.start(window=window))
         yield from ()
 
     jobs = [Job(_alike(each, merges), each, join, each.settings.beam_width) for each in requests]

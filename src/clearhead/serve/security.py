@@ -174,6 +174,7 @@ class Limits:
     work: int = 32_768  # tokens × beams of all translations of a request
     read: int = 65_536  # tokens of all other texts of a request
     context: int = 2048  # tokens of a prompt and its continuation; less for a model with a shorter context
+    prefixes: int = 4096  # tokens of earlier prompts whose keys and values a model keeps
     seen: int = 200  # tokens of a text whose attention is returned
     numbers: int = 1_000_000  # of inner tensors that are returned beside an answer
     pixels: int = 16_000_000  # of an image

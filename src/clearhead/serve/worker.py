@@ -157,13 +157,16 @@ class Worker:
             self._waiting.extend(jobs)
             self._changed.notify()
 
-    def join(self, model: Stepper, rows: Sequence[Row], state: Any) -> None:
-        """Let rows join the token loop of a model; called by the `run` of a job, in the worker's thread."""
+    def join(self, model: Stepper, rows: Sequence[Row], state: Any, read: int = 0) -> None:
+        """Let rows join the token loop of a model; called by the `run` of a job, in the worker's thread.
+
+        The state may have `read` the first tokens of every prompt.
+        """
         loop = next((each for each in self._loops if each.model is model), None)
         if loop is None:
             loop = TokenLoop(model)
             self._loops.append(loop)
-        loop.add(rows, state)
+        loop.add(rows, state, read)
 
     def retry_alone(self, job: Job) -> bool:
         """Put a job that failed beside others at the front of the queue, to be computed alone; once."""

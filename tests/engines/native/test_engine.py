@@ -26,7 +26,7 @@ from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.native.library import load_library
 from clearhead.errors import ShapeError, TextError
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+pytestmark = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
 
 
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)
@@ -170,3 +170,17 @@ def test_rows_that_a_state_does_not_have_are_refused() -> None:
     for count in (0, 308):
         with pytest.raises(ShapeError, match=f"^the best {count} of 307 tokens$"):
             model.best(torch.randn(11, 307), count)
+
+
+@torch.inference_mode()
+def test_texts_beyond_the_table_of_positions_are_refused() -> None:
+    sentence = "^a sequence of 65 tokens is longer than the learned table of 64 positions"
+    model = native_of(make("lm", "model.positions=learned"))
+    _, state = model.step(torch.ones(2, 61, dtype=torch.int64), model.start())
+    with pytest.raises(ShapeError, match=sentence):
+        model.step(torch.ones(2, 4, dtype=torch.int64), state)
+    model = native_of(make("translate", "model.positions=learned"))
+    with pytest.raises(ShapeError, match=sentence):
+        model.start(torch.ones(3, 65, dtype=torch.int64))
+    prompts = Prompts([[5] * 61])
+    assert not model.can_search(model.start(sources(1)), prompts, Settings(max_tokens=4))

@@ -29,7 +29,7 @@ from clearhead.engines.native.layout import (
     unsupported_in_stack,
     unsupported_parts,
 )
-from clearhead.engines.native.library import ThreadChooser
+from clearhead.engines.native.library import Library, ThreadChooser
 from clearhead.errors import ShapeError, TextError
 from clearhead.models.build import TransformerDecoder, smaller_window
 from clearhead.models.lm import LanguageModel
@@ -168,7 +168,7 @@ class SourceReader:
     Sentences lie end to end, without the padding that a batch would need.
     """
 
-    def __init__(self, network: Seq2Seq, decoder: Layout, library: ctypes.CDLL, int8: bool):
+    def __init__(self, network: Seq2Seq, decoder: Layout, library: Library, int8: bool):
         self.pad, self.decoder, self.library, self.threads = network.pad, decoder, library, ThreadChooser()
         self.encoder = Layout(network.encoder, None, library, int8)
         self.vectors = TokenVectors(network.source, concatenated=network.config.position_concat)
@@ -214,12 +214,13 @@ class SourceReader:
 class NativeEngine:
     """A model whose steps are native code; a Stepper like the model itself."""
 
-    def __init__(self, network: EncoderDecoder | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
+    def __init__(self, network: EncoderDecoder | LanguageModel, library: Library, *, int8: bool = False):
         self.network, self.library, self.threads = network, library, ThreadChooser()
         self.stack = network.decoder_stack
         self.layout = Layout(self.stack, network.output.linear, library, int8)
         self.vocabulary_size = network.output.linear.out_features
         self.vectors = TokenVectors(network.decoder_input, concatenated=network.config.position_concat)
+        self.max_length = network.decoder_input.positions.max_length
         self.reader = SourceReader(network, self.layout, library, int8) if SourceReader.supports(network) else None
 
     @staticmethod
@@ -356,6 +357,25 @@ class NativeEngine:
         if state.unequal is not None:
             unequal = UnequalRows(state.unequal.counts[rows], state.unequal.firsts[rows])
         return replace(state, lists=state.lists[rows], sentence=sentence, unequal=unequal)
+
+    @torch.inference_mode()
+    def rewind(self, state: NativeState, tokens: int) -> NativeState:
+        """The state before the last `tokens` of every row were read, right after the step that read them."""
+        state.length -= tokens
+        state.pool.used -= tokens * len(state.lists)
+        if state.unequal is not None:
+            state.unequal.counts = state.unequal.counts - tokens
+        return state
+
+    @torch.inference_mode()
+    def prefix(self, state: NativeState, row: int, length: int) -> NativeState | None:
+        """A new state of one row that has read the first `length` tokens of a row; None where they are not kept."""
+        rows = state.row_lengths()
+        if state.source is not None or int(rows.firsts[row]) > 0 or length > int(rows.counts[row]):
+            return None
+        pool = state.pool.select(state.lists[row, :length].long(), length + SLOTS)
+        lists = _grow(torch.arange(length, dtype=torch.int32).unsqueeze(0), length + SLOTS)
+        return NativeState(pool, lists, state.window, length)
 
     @torch.inference_mode()
     def merge(self, states: Sequence[NativeState]) -> NativeState | None:
