@@ -34,6 +34,18 @@ typedef int32_t ints __attribute__((vector_size(4 * WIDTH), aligned(4)));
 static inline vec load(const float *from) { return *(const vec *)from; }
 static inline void store(float *into, vec x) { *(vec *)into = x; }
 static inline vec all(float x) { return x - (vec){0}; }
+static inline vec choose(ints where, vec yes, vec no) { return (vec)((where & (ints)yes) | (~where & (ints)no)); }
+static inline vec larger(vec a, vec b) { return choose(a > b, a, b); }
+
+/* e^x for x <= 0, to the last bits of a float. */
+static inline vec exponential(vec x) {
+    x = larger(x, all(-87.0f));
+    ints n = __builtin_convertvector(x * 1.44269504f - 0.5f, ints);
+    vec whole = __builtin_convertvector(n, vec);
+    vec r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    vec e = 1.0f + r + r * r * (0.5f + r * (1.66666654e-1f + r * (4.16657959e-2f + r * (8.33345205e-3f + r * (1.39819994e-3f + r * 1.98756919e-4f)))));
+    return e * (vec)((n + 127) << 23);
+}
 
 #if defined(LANES_AVX512)
 

@@ -24,6 +24,7 @@
 #define CLEARHEAD_QUANT_H
 
 #include <stdint.h>
+#include <string.h>
 
 enum { LANES = 16, BLOCK = 32, GROUPS = 8 };
 enum { F32, Q4_0, Q4_1, Q8_0, Q4_F, Q8_F, KINDS };
@@ -52,17 +53,15 @@ typedef struct {
     const BlockScale *scales;                   /* (N, in / BLOCK) */
 } Vectors;
 
-/* One vector as bytes. */
-void quantise_vector(const float *x, int in, int8_t *bytes, BlockScale *scales);
-
-/* `count` vectors from `first` on, by one panel -> y (count, LANES), with the bias. */
-void multiply(const Matrix *matrix, int panel, const Vectors *x, int64_t first, int count, float *y);
-
-/* One row of a matrix as floats. */
-void expand_row(const Matrix *matrix, int row, float *into);
-
 static inline int panels_of(const Matrix *matrix) { return (matrix->out + LANES - 1) / LANES; }
 
-float float_of_half(uint16_t half);
+static inline float float_of_half(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 1023, bits;
+    float value;
+    if (exponent == 0) return (sign ? -1.0f : 1.0f) * fraction * 0x1p-24f;
+    bits = sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 #endif

@@ -1,9 +1,9 @@
 /* Products of quantised matrices: see quant.h for the formats, lanes.h for what the processor does. */
 
-#include "quant.h"
+#ifndef CLEARHEAD_MULTIPLY_H
+#define CLEARHEAD_MULTIPLY_H
 
 #include <math.h>
-#include <string.h>
 
 #include "lanes.h"
 
@@ -20,16 +20,8 @@ static inline __attribute__((always_inline)) int offset_of(const int kind) {
 
 static inline int is_nibbles(const int kind) { return kind == Q4_0 || kind == Q4_1 || kind == Q4_F; }
 
-float float_of_half(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 1023, bits;
-    float value;
-    if (exponent == 0) return (sign ? -1.0f : 1.0f) * fraction * 0x1p-24f;
-    bits = sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-void quantise_vector(const float *x, int in, int8_t *bytes, BlockScale *scales) {
+/* One vector as bytes. */
+static void quantise_vector(const float *x, int in, int8_t *bytes, BlockScale *scales) {
     for (int b = 0; b < in / BLOCK; b++, x += BLOCK, bytes += BLOCK, scales++) {
         float largest = 0;
         for (int i = 0; i < BLOCK; i++) largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
@@ -162,7 +154,8 @@ KERNEL(F32) KERNEL(Q4_0) KERNEL(Q4_1) KERNEL(Q8_0) KERNEL(Q4_F) KERNEL(Q8_F)
 typedef int Kernel(const Matrix *, const uint8_t *, const Vectors *, int64_t, int, float *);
 static Kernel *const KERNELS[KINDS] = {tile_F32, tile_Q4_0, tile_Q4_1, tile_Q8_0, tile_Q4_F, tile_Q8_F};
 
-void multiply(const Matrix *matrix, int panel, const Vectors *x, int64_t first, int count, float *y) {
+/* `count` vectors from `first` on, by one panel -> y (count, LANES), with the bias. */
+static void multiply(const Matrix *matrix, int panel, const Vectors *x, int64_t first, int count, float *y) {
     const uint8_t *from = matrix->panels + panel * matrix->stride;
     for (int done = 0; done < count;)
         done += KERNELS[matrix->kind](matrix, from, x, first + done, count - done, y + done * LANES);
@@ -176,7 +169,8 @@ void multiply(const Matrix *matrix, int panel, const Vectors *x, int64_t first, 
 #define EXPAND(KIND)                                                                                                     \
     case KIND: expand_block(KIND, panel + (int64_t)b * QUANT_BYTES[KIND], scales + b * SCALE_BYTES[KIND], part, w); break;
 
-void expand_row(const Matrix *matrix, int row, float *into) {
+/* One row of a matrix as floats. */
+static void expand_row(const Matrix *matrix, int row, float *into) {
     int blocks = matrix->in / BLOCK, part = row % LANES / WIDTH, lane = row % WIDTH;
     const uint8_t *panel = matrix->panels + row / LANES * matrix->stride;
     const uint8_t *scales = panel + (int64_t)blocks * QUANT_BYTES[matrix->kind];
@@ -187,23 +181,4 @@ void expand_row(const Matrix *matrix, int row, float *into) {
     }
 }
 
-/* x (N, in) -> y (N, out); `bytes` and `scales` have room for all vectors, or are NULL: nothing is rounded. */
-void clearhead_product(const Matrix *matrix, const float *x, int8_t *bytes, BlockScale *scales, float *y, int count,
-                       int threads) {
-    Vectors vectors = {x, bytes, scales};
-#pragma omp parallel num_threads(threads)
-    {
-#pragma omp for schedule(static)
-        for (int64_t t = 0; t < (bytes ? count : 0); t++)
-            quantise_vector(x + t * matrix->in, matrix->in, bytes + t * matrix->in, scales + t * (matrix->in / BLOCK));
-#pragma omp for schedule(static)
-        for (int p = 0; p < panels_of(matrix); p++)
-            for (int64_t t = 0; t < count; t += TILE) {
-                float tile[TILE * LANES];
-                int some = count - t < TILE ? count - t : TILE, wide = matrix->out - p * LANES;
-                multiply(matrix, p, &vectors, t, some, tile);
-                for (int i = 0; i < some; i++)
-                    memcpy(y + (t + i) * matrix->out + p * LANES, tile + i * LANES, sizeof(float) * (wide < LANES ? wide : LANES));
-            }
-    }
-}
+#endif

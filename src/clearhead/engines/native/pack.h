@@ -1,10 +1,11 @@
 /* GGUF's rows -> panels. A row is decoded block by block into what its kind needs, and each number put in its lane. */
 
-#include <string.h>
+#ifndef CLEARHEAD_PACK_H
+#define CLEARHEAD_PACK_H
 
 #include "quant.h"
 
-enum { SUPER = 256, GROUP = 4 }; /* numbers of a super-block of the K formats; inputs that stand together */
+enum { SUPER = 256, FOUR = 4 }; /* numbers of a super-block of the K formats; inputs that stand together */
 
 typedef struct {
     int8_t q[BLOCK];
@@ -17,7 +18,7 @@ static float half_at(const uint8_t *from) {
     return float_of_half(half);
 }
 
-int clearhead_kind(int format) {
+static int kind_of(int format) {
     switch (format) {
         case GGUF_F32: case GGUF_F16: case GGUF_BF16: return F32;
         case GGUF_Q4_0: return Q4_0;
@@ -30,7 +31,7 @@ int clearhead_kind(int format) {
 }
 
 /* Bytes of a panel: whole lines of 64, so that those of its neighbours begin at one. */
-int64_t clearhead_panel_bytes(int kind, int in) {
+static int64_t panel_bytes(int kind, int in) {
     static const int64_t EACH[KINDS] = {2048, 256 + 32, 256 + 64, 512 + 32, 256 + 128, 512 + 192};
     return (in / BLOCK * EACH[kind] + 63) / 64 * 64;
 }
@@ -114,8 +115,8 @@ static void put_floats(int format, const uint8_t *row, int columns, uint8_t *pan
 static void put_block(int kind, const Unpacked *u, const uint8_t *scale, uint8_t *quants, uint8_t *scales, int lane) {
     float *floats = (float *)scales + lane;
     for (int i = 0; i < BLOCK; i++) {
-        int g = i / GROUP, nibbles = kind == Q4_0 || kind == Q4_1 || kind == Q4_F;
-        uint8_t *into = quants + ((nibbles ? g / 2 : g) * LANES + lane) * GROUP + i % GROUP;
+        int g = i / FOUR, nibbles = kind == Q4_0 || kind == Q4_1 || kind == Q4_F;
+        uint8_t *into = quants + ((nibbles ? g / 2 : g) * LANES + lane) * FOUR + i % FOUR;
         if (nibbles) *into |= u->q[i] << (4 * (g & 1));
         else *into = (uint8_t)u->q[i];
     }
@@ -125,26 +126,29 @@ static void put_block(int kind, const Unpacked *u, const uint8_t *scale, uint8_t
     if (kind == Q4_1) memcpy(scales + 2 * (LANES + lane), scale + 2, 2);
 }
 
-/* Rows (out, columns) of one of GGUF's formats -> panels, zeros at first; a row is padded to whole blocks. */
-int clearhead_pack(int format, const uint8_t *rows, int64_t row_bytes, int out, int columns, uint8_t *panels, int threads) {
-    int kind = clearhead_kind(format), blocks = (columns + BLOCK - 1) / BLOCK, count = (out + LANES - 1) / LANES;
-    if (kind < 0) return 1;
-    int64_t stride = clearhead_panel_bytes(kind, blocks * BLOCK);
+typedef struct {
+    const uint8_t *rows;                        /* (out, row_bytes) in one of GGUF's formats */
+    uint8_t *panels;                            /* zeros at first */
+    int64_t row_bytes;
+    int32_t format, out, columns;               /* columns are padded to whole blocks */
+} Packing;
+
+/* One panel. */
+static void pack_panel(const Packing *from, int p) {
+    int format = from->format, kind = kind_of(format), blocks = (from->columns + BLOCK - 1) / BLOCK;
     int quant_bytes = kind == F32 ? 2048 : kind == Q8_0 || kind == Q8_F ? 512 : 256;
     int scale_bytes = kind == Q8_F ? 192 : kind == Q4_F ? 128 : kind == Q4_1 ? 64 : 32;
     int block_bytes = format == GGUF_Q8_0 ? 34 : format == GGUF_Q4_0 ? 18 : format == GGUF_Q4_1 ? 20 : 22;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int p = 0; p < count; p++) {
-        uint8_t *panel = panels + p * stride, *scales = panel + (int64_t)blocks * quant_bytes;
-        for (int lane = 0; lane < LANES && p * LANES + lane < out; lane++) {
-            const uint8_t *row = rows + (int64_t)(p * LANES + lane) * row_bytes;
-            if (kind == F32) put_floats(format, row, columns, panel, lane);
-            for (int b = 0; kind != F32 && b < blocks; b++) {
-                Unpacked u;
-                unpack(format, row, b, &u);
-                put_block(kind, &u, row + b * block_bytes, panel + b * quant_bytes, scales + b * scale_bytes, lane);
-            }
+    uint8_t *panel = from->panels + p * panel_bytes(kind, blocks * BLOCK), *scales = panel + (int64_t)blocks * quant_bytes;
+    for (int lane = 0; lane < LANES && p * LANES + lane < from->out; lane++) {
+        const uint8_t *row = from->rows + (int64_t)(p * LANES + lane) * from->row_bytes;
+        if (kind == F32) put_floats(format, row, from->columns, panel, lane);
+        for (int b = 0; kind != F32 && b < blocks; b++) {
+            Unpacked u;
+            unpack(format, row, b, &u);
+            put_block(kind, &u, row + b * block_bytes, panel + b * quant_bytes, scales + b * scale_bytes, lane);
         }
     }
-    return 0;
 }
+
+#endif
