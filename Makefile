@@ -7,6 +7,8 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+NATIVE := $(wildcard src/clearhead/engines/native/*.[ch]) tools/build_native.py hatch_build.py
+BUILT  := $(VENV)/.built
 ONLY   ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -24,13 +26,19 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## train a small translator in two minutes and use it
+# The editable install compiles the native library; pip brings a compiler where there is none.
+$(BUILT): $(READY) $(NATIVE)
+	@if [ -n "$$(find $(NATIVE) -newer $(READY) 2>/dev/null)" ]; then \
+	  $(BIN)/python -m pip install --quiet --no-deps --editable .; fi
+	@touch $@
+
+demo: $(BUILT) ## train a small translator in two minutes and use it
 	$(BIN)/clearhead demo
 
-test: lint ## lint, check types and run all tests in parallel
+test: $(BUILT) lint ## lint, check types and run all tests in parallel
 	$(BIN)/python -m pytest -n auto $(ONLY)
 
-test-slow: $(READY) ## run the tests that take minutes
+test-slow: $(BUILT) ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow $(ONLY)
 
 lint: $(READY) ## run ruff and mypy
@@ -42,12 +50,12 @@ format: $(READY) ## format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## measure on this machine, which should be idle
+bench: $(BUILT) ## measure on this machine, which should be idle
 	$(BIN)/clearhead bench core
 
 wheel: $(READY) ## build dist/*.whl
-	$(BIN)/python -m build --wheel --no-isolation
+	$(BIN)/python -m build --wheel
 
 clean: ## remove everything that can be rebuilt
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build src/clearhead/engines/native/libclearhead.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,9 +25,9 @@ CASES: list[tuple[int, str, dict[str, Any]]] = [  # the step at which it joins, 
 def test_rows_with_different_settings_share_a_step(tmp_path: Path, settings: tuple[str, ...]) -> None:
     make(tmp_path / "writer", "lm", "char", CHARACTERS, *settings)
     model: Any = load(tmp_path / "writer")
-    stepper = model.engines.stepper(32)
+    stepper = model.engines.stepper()
     if not hasattr(stepper, "merge"):
-        pytest.skip("no compiler: the torch engine cannot merge states of unequal length")
+        pytest.skip("no native library: torch cannot merge states of unequal length")
     window = model.window(10**9)
     loop, sizes = TokenLoop(stepper), list[int]()
     rows = [Row(model.tokenizer.encode(text), Settings(max_tokens=43, **more)) for _, text, more in CASES]

@@ -8,17 +8,16 @@ from torch import nn
 
 from clearhead.decode import Settings, SpecialTokens
 from clearhead.engines import engine
-from clearhead.engines.engine import COMPILE_MIN_TEXTS, Engines
+from clearhead.engines.engine import Engines
 from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.native.library import load_library
-from clearhead.engines.torchscript import TorchScriptEngine
 from clearhead.errors import ConfigError, EngineError
 from clearhead.look.interventions import heads_off, positions_off, scale_off
 from clearhead.run import Sizes
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.network import build_network
 
-needs_compiler = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+needs_library = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
 SPECIAL = SpecialTokens(pad=0, start=1, stop=2)
 
 
@@ -28,45 +27,31 @@ def make(*parts: str) -> nn.Module:
     return build_network(override_config(default_config("translate"), small), Sizes(vocabulary=23)).eval()
 
 
-def refuse() -> None:
-    raise AssertionError("nobody should wait for a compiler")
+@needs_library
+def test_native_code_is_chosen_for_any_number_of_texts() -> None:
+    engines = Engines(make())
+    assert isinstance(engines.stepper(), NativeEngine)
+    assert engines.stepper() is engines.stepper(Settings(beam_width=3))
 
 
-@needs_compiler
-def test_few_texts_do_not_start_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = load_library()
-    monkeypatch.setattr(engine, "load_library", refuse)
-    monkeypatch.setattr(engine, "load_cached", lambda: None)
+def test_without_the_library_torch_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     network = make()
-    assert isinstance(Engines(network).stepper(COMPILE_MIN_TEXTS - 1), TorchScriptEngine)
-    monkeypatch.setattr(engine, "load_cached", lambda: library)
-    assert isinstance(Engines(network).stepper(1), NativeEngine)
-
-
-@needs_compiler
-def test_many_texts_start_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "load_cached", lambda: None)
-    engines = Engines(make())
-    assert isinstance(engines.stepper(1), TorchScriptEngine)
-    assert isinstance(engines.stepper(COMPILE_MIN_TEXTS), NativeEngine)
-    assert isinstance(engines.stepper(1), NativeEngine)  # now that it is there
-
-
-def test_without_a_compiler_torch_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = Engines(network, "torch").generate_batch([[5, 7, 9]], SPECIAL, Settings(max_tokens=5))
     monkeypatch.setattr(engine, "load_library", lambda: None)
-    monkeypatch.setattr(engine, "load_cached", lambda: None)
-    engines = Engines(make())
-    assert isinstance(engines.stepper(COMPILE_MIN_TEXTS), TorchScriptEngine)
-    with pytest.raises(EngineError, match=r"^the engine compiled needs a C compiler \(cc, gcc or clang\); install one"):
-        Engines(make(), "compiled").stepper()
+    monkeypatch.setattr(engine, "library_problem", lambda: "there is no native library; build it")
+    assert Engines(network).stepper() is network
+    assert Engines(network).generate_batch([[5, 7, 9]], SPECIAL, Settings(max_tokens=5)) == expected
+    for wanted in (Engines(network, "compiled"), Engines(network, int8=True)):
+        with pytest.raises(EngineError, match=r"^there is no native library; build it, or use the engine torch$"):
+            wanted.stepper()
 
 
 def test_torch_runs_what_native_code_does_not_support() -> None:
     network = make()
-    assert isinstance(Engines(network, "torch").stepper(COMPILE_MIN_TEXTS), TorchScriptEngine)
-    assert Engines(network).stepper(COMPILE_MIN_TEXTS, Settings(beam_width=2, coverage_penalty=0.5)) is network
+    assert Engines(network, "torch").stepper() is network
+    assert Engines(network).stepper(Settings(beam_width=2, coverage_penalty=0.5)) is network
     rnn = make("model.architecture=rnn")
-    assert Engines(rnn).stepper(COMPILE_MIN_TEXTS) is rnn
+    assert Engines(rnn).stepper() is rnn
     with pytest.raises(EngineError, match="cannot run this model: it is not a Transformer that generates tokens; use"):
         Engines(rnn, "compiled").stepper()
 
@@ -78,7 +63,7 @@ def test_unknown_engines_and_contradictions_are_refused() -> None:
         Engines(make(), "torch", int8=True)
 
 
-@needs_compiler
+@needs_library
 def test_the_int8_loss_is_reported_once_for_few_and_once_for_many_texts() -> None:
     said: list[str] = []
     engines = Engines(make(), int8=True, on_note=said.append)
@@ -98,6 +83,7 @@ def test_no_folder_is_made_without_ct2(tmp_path: Path) -> None:
     assert not (tmp_path / "ct2").exists()
 
 
+@needs_library
 def test_a_changed_network_runs_without_an_engine() -> None:
     network = make()
     engines = Engines(network)

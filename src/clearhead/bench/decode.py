@@ -32,7 +32,6 @@ from clearhead.engines.ct2 import PATIENCE, Ct2Engine, open_ct2
 from clearhead.engines.ct2_export import export, library, numbers
 from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.native.library import cores, load_library
-from clearhead.engines.torchscript import TorchScriptEngine
 from clearhead.models.build import initialise
 from clearhead.models.seq2seq import Seq2Seq
 from clearhead.tasks.translate import TranslateModel, Translator
@@ -137,7 +136,7 @@ def milliseconds(size: Size, peers: bool, cells: Sequence[Cell] = CELLS) -> Iter
 
 def candidates(size: Size, cell: Cell, peers: bool, folder: Path) -> dict[str, MakeTurn]:
     """Functions that make each engine's turn; `folder` holds the model for CTranslate2."""
-    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, partial(TorchScriptEngine, many=True))}
+    found: dict[str, MakeTurn] = {TORCH: partial(our_turn, size, cell, _itself)}
     if load_library() is not None:
         found[COMPILED] = partial(our_turn, size, cell, _compiled)
         found[COMPILED_INT8] = partial(our_turn, size, cell, partial(_compiled, int8=True))
@@ -181,6 +180,10 @@ def our_turn(size: Size, cell: Cell, engine: Callable[[Seq2Seq], Any]) -> Tuned:
     if cell.batch > 1:
         settings.append(partial(_with_threads, 1, partial(_in_streams, stepper, source, cell.beams)))
     return Tuned(settings)
+
+
+def _itself(network: Seq2Seq) -> Seq2Seq:
+    return network
 
 
 def _compiled(network: Seq2Seq, int8: bool = False) -> NativeEngine:
@@ -301,8 +304,7 @@ def converted(model: Translator, folder: Path, examples: Sequence[Sequence[int]]
 def torch_text_turn(sources: list[list[int]], threads: int) -> Turn:
     """Our torch engine."""
     model = Translator.load(TEXT_MODEL)
-    engine = TorchScriptEngine(cast(Any, model.network), many=True)
-    turn = partial(generate_batch, engine, sources, special_of(model), Settings(beam_width=BEAMS))
+    turn = partial(generate_batch, cast(Any, model.network), sources, special_of(model), Settings(beam_width=BEAMS))
     return partial(_with_threads, threads, turn)
 
 

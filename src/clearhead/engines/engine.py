@@ -1,14 +1,12 @@
 """The engines of a network: what an engine is, and which one generates.
 
-`auto` never waits for a compiler on account of a few texts: native code that this machine has compiled before is used
-at once, and compiled only when there is much to generate. Where it is not available, torch does the work.
+`auto` is native code where it supports the network and its library was built; otherwise torch does the work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,16 +27,13 @@ from clearhead.decode import (
     stream_tokens,
 )
 from clearhead.engines.native.engine import NativeEngine
-from clearhead.engines.native.library import cores, load_cached, load_library
-from clearhead.engines.torchscript import TorchScriptEngine, torchscript_engine
+from clearhead.engines.native.library import cores, library_problem, load_library
 from clearhead.errors import ConfigError, EngineError, nearest
 
 if TYPE_CHECKING:
     from clearhead.engines.ct2 import Ct2Engine
 
 ENGINES = ("auto", "torch", "compiled", "ct2")
-COMPILE_MIN_TEXTS = 32  # texts for which a compiler, or TorchScript, is worth waiting for
-COMPILE_MIN_TOKENS = 2000  # tokens of one text for which a compiler is worth waiting for
 INT8_SAMPLE = 32  # texts on which the loss of int8 weights is measured
 
 
@@ -97,7 +92,7 @@ class Engines:
         """What `generate_batch` returns, step by step; `work` limits the tokens × beams of a step."""
         if self.engine == "ct2" and not self.network_changed:
             return self.ct2(special, sources[:INT8_SAMPLE]).generate_batch(sources, special, settings)
-        stepper = self.stepper(len(sources), settings)
+        stepper = self.stepper(settings)
         threads = cores() if stepper is self._native else 1
         found = yield from batch_steps(
             stepper, sources, special, settings, threads=threads, work=work, row_seeds=row_seeds
@@ -115,7 +110,7 @@ class Engines:
         if self.engine == "ct2" and not self.network_changed:
             yield from self.ct2(special).stream(prompt, settings, special.stop)
             return
-        model = self.stepper(settings.max_tokens // COMPILE_MIN_TOKENS * COMPILE_MIN_TEXTS, settings)
+        model = self.stepper(settings)
         state = model.start() if window is None else model.start(window=window)
         prompts = Prompts([prompt], special.stop)
         if settings.beam_width > 1:
@@ -134,8 +129,8 @@ class Engines:
             self._ct2 = open_ct2(self.network, names, special, self.folder, examples=examples, int8=self.int8)
         return self._ct2
 
-    def stepper(self, texts: int = 1, settings: Settings | None = None) -> Engine:
-        """The engine for this many texts, or the network itself: it alone returns its attention."""
+    def stepper(self, settings: Settings | None = None) -> Engine:
+        """The engine for these settings, or the network itself: it alone returns its attention."""
         network: Engine = self.network
         if self.network_changed:
             return network
@@ -143,10 +138,8 @@ class Engines:
         if settings is not None and settings.coverage_penalty and not native_only:
             return network
         if self._native is None and self.engine != "torch":
-            self._native = self._require_native() if native_only else self._native_if_cheap(texts)
-        if self._native is None and texts >= COMPILE_MIN_TEXTS and isinstance(self._torch, TorchScriptEngine):
-            self._torch.prepare()
-        return self._native or self._torch
+            self._native = self._require_native() if native_only else native_engine(self.network)
+        return self._native or network
 
     @property
     def network_changed(self) -> bool:
@@ -156,28 +149,21 @@ class Engines:
         """
         return _fingerprint(self.network) != self._loaded
 
-    @cached_property
-    def _torch(self) -> Engine:
-        engine: Engine = torchscript_engine(self.network)
-        return engine
-
     def _require_native(self) -> NativeEngine:
         if reasons := NativeEngine.unsupported_features(self.network):
             raise EngineError(f"the engine compiled cannot run this model: {reasons[0]}; use the engine torch")
         library = load_library()
         if library is None:
-            raise EngineError(
-                "the engine compiled needs a C compiler (cc, gcc or clang); install one, "
-                "or pip install 'clearhead[compiler]', or use the engine torch"
-            )
+            raise EngineError(f"{library_problem()}, or use the engine torch")
         return NativeEngine(self.network, library, int8=self.int8)
 
-    def _native_if_cheap(self, texts: int) -> NativeEngine | None:
-        """The native engine, if it is compiled already or there are enough texts to compile it for."""
-        if NativeEngine.unsupported_features(self.network):
-            return None
-        library = load_library() if texts >= COMPILE_MIN_TEXTS else load_cached()
-        return None if library is None else NativeEngine(self.network, library)
+
+def native_engine(network: Any) -> NativeEngine | None:
+    """The native engine with the current weights of a network; None where there is none for it."""
+    if NativeEngine.unsupported_features(network):
+        return None
+    library = load_library()
+    return None if library is None else NativeEngine(network, library)
 
 
 def _fingerprint(network: Any) -> list[tuple[int, ...]]:

@@ -250,7 +250,7 @@ def native(model: Predictor) -> Result:
         return Result("native", True, skipped=f"native code cannot run it: {reasons[0]}")
     library = load_library()
     if library is None:
-        return Result("native", True, skipped="this machine has no C compiler")
+        return Result("native", True, skipped="the native library is not built")
     network: Any = model.network
     *sources, ids = inputs_of(model)
     engine = NativeEngine(network, library)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from clearhead import load
 from clearhead.decode import Settings, Steps
-from clearhead.engines.engine import COMPILE_MIN_TEXTS
 from clearhead.errors import ConfigError, nearest
 from clearhead.nn.positions import length_limit
 from clearhead.serve.errors import RequestError
@@ -38,8 +37,8 @@ class ServedModel:
         self.loaded = int(time.time())
         self.streams = 0  # texts that are being sent as they come
         self.worker = Worker(name, limits, metrics)
-        # Whether texts that begin at different times share a step: with native code, which is compiled now if need be.
-        self.merges = model.verb == "generate" and hasattr(model.engines.stepper(COMPILE_MIN_TEXTS), "merge")
+        # Whether texts that begin at different times share a step: with native code they do.
+        self.merges = model.verb == "generate" and hasattr(model.engines.stepper(), "merge")
 
     @cached_property
     def token_texts(self) -> list[str]:

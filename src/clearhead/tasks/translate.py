@@ -20,7 +20,7 @@ from clearhead.data import Pair
 from clearhead.data.batches import pad
 from clearhead.data.examples import AnyDataset
 from clearhead.decode import Hypothesis, Settings, SpecialTokens, Steps, finish, generate_batch
-from clearhead.engines.torchscript import torchscript_engine
+from clearhead.engines.engine import native_engine
 from clearhead.errors import DataError
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput
 from clearhead.models.config import AlignedConfig, CellName
@@ -145,7 +145,7 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
         """The best translation that is found of each source."""
         own = self.tokenizer
         special = SpecialTokens(own.pad, own.start, own.stop, own.ends_source)
-        found = generate_batch(torchscript_engine(model), sources, special, Settings(beam_width=self.beam_width))
+        found = generate_batch(native_engine(model) or model, sources, special, Settings(beam_width=self.beam_width))
         return self.tokenizer.decode_batch([hypotheses[0].ids for hypotheses in found])
 
     def example(self) -> PreparedInput:

@@ -26,7 +26,7 @@ from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.native.library import load_library
 from clearhead.errors import ShapeError, TextError
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+pytestmark = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
 
 
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)

@@ -1,4 +1,4 @@
-"""The structures that Python mirrors have the sizes that C gives them."""
+"""Every field of the structures that Python mirrors is where C has it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,44 @@ import ctypes
 
 import pytest
 
+from clearhead.engines.native import layout
 from clearhead.engines.native.layout import STRUCTURES
 from clearhead.engines.native.library import load_library
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+pytestmark = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
 
 
-def c_size(number: int) -> int:
+class CFieldInfo(ctypes.Structure):
+    _fields_ = (
+        *(("structure", ctypes.c_char_p), ("field", ctypes.c_char_p)),
+        *(("offset", ctypes.c_int64), ("size", ctypes.c_int64)),
+    )
+
+
+def fields_in_c() -> dict[tuple[str, str], tuple[int, int]]:
+    """(structure, field) -> (offset, size); the field "" is the whole structure."""
     library = load_library()
     assert library is not None
-    library.clearhead_structure_size.restype = ctypes.c_int64
-    return int(library.clearhead_structure_size(number))
+    library._code.clearhead_fields.restype = ctypes.POINTER(CFieldInfo)
+    table, found = library._code.clearhead_fields(), {}
+    for row in table:
+        if row.structure is None:
+            break
+        found[row.structure.decode(), row.field.decode()] = (row.offset, row.size)
+    return found
 
 
-@pytest.mark.parametrize("number", range(len(STRUCTURES)), ids=[each.__name__ for each in STRUCTURES])
-def test_a_structure_is_as_large_as_in_c(number: int) -> None:
-    assert ctypes.sizeof(STRUCTURES[number]) == c_size(number)
+def test_every_field_is_where_c_has_it() -> None:
+    mirrored: dict[tuple[str, str], tuple[int, int]] = {}
+    for structure in STRUCTURES:
+        name = structure.__name__.removeprefix("C")
+        mirrored[name, ""] = (0, ctypes.sizeof(structure))
+        for field in structure._fields_:
+            place = getattr(structure, field[0])
+            mirrored[name, field[0]] = (place.offset, place.size)
+    assert mirrored == fields_in_c()
 
 
 def test_every_structure_of_layout_is_compared() -> None:
-    from clearhead.engines.native import layout
-
-    mirrored = {each for each in vars(layout).values() if isinstance(each, type) and issubclass(each, ctypes.Structure)}
-    assert mirrored == set(STRUCTURES)
-    assert c_size(len(STRUCTURES)) == 0
+    found = {each for each in vars(layout).values() if isinstance(each, type) and issubclass(each, ctypes.Structure)}
+    assert found == set(STRUCTURES)

@@ -1,181 +1,140 @@
 from __future__ import annotations
 
+import ctypes
 import os
-from importlib.machinery import ModuleSpec
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
+import torch
+from tests.engines.small import VOCABULARY, make, native_of, sources
 
 from clearhead.engines.native import library
+from clearhead.engines.native.library import FOLDER, load_library
+from clearhead.errors import ConfigError
+
+needs_library = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    library.load_library.cache_clear()
-    library._library_path.cache_clear()
-    yield tmp_path  # type: ignore[misc]
-    library.load_library.cache_clear()
-    library._library_path.cache_clear()
+def test_the_library_is_built_from_these_sources() -> None:
+    assert library.library_problem() is None
 
 
-def without_compiler(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setenv("PATH", str(folder / "empty"))
-    monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(library, "find_spec", lambda _name: None)
+def test_a_missing_library_is_named(tmp_path: Path) -> None:
+    found = library._code(tmp_path / "libclearhead.so")
+    assert isinstance(found, str)
+    assert found.startswith(f"there is no native library {tmp_path}/libclearhead.so; build it with `python tools/build")
 
 
-def script(path: Path, *lines: str) -> Path:
-    path.write_text("\n".join(["#!/bin/sh", *lines, ""]), encoding="utf-8")
-    path.chmod(0o755)
-    return path
+def test_a_file_that_is_no_library_is_named(tmp_path: Path) -> None:
+    (tmp_path / "libclearhead.so").write_bytes(b"not a library")
+    found = library._code(tmp_path / "libclearhead.so")
+    assert isinstance(found, str)
+    assert found.startswith("the native library cannot be loaded (")
 
 
-@pytest.mark.skipif(library._compiler() is None, reason="no C compiler on this machine")
-def test_it_is_compiled_once_and_then_loaded(own_cache: Path) -> None:
-    assert library.load_cached() is None
-    first = library.load_library()
-    assert first is not None
-    assert first.clearhead_width() in (4, 8, 16)
-    [made] = (own_cache / "clearhead" / "engines").iterdir()
-    date = made.stat().st_mtime_ns
-    library.load_library.cache_clear()
-    assert library.load_cached() is not None
-    assert library.load_library() is not None
-    assert made.stat().st_mtime_ns == date
+@needs_library
+def test_a_library_of_other_sources_is_not_used(tmp_path: Path) -> None:
+    for file in (*FOLDER.glob("*.[ch]"), FOLDER / f"libclearhead{library.SUFFIX}"):
+        shutil.copy(file, tmp_path)
+    path = tmp_path / f"libclearhead{library.SUFFIX}"
+    assert isinstance(library._code(path), ctypes.CDLL)
+    library._code.cache_clear()
+    (tmp_path / "step.c").write_text("/* changed */", encoding="utf-8")
+    assert str(library._code(path)).startswith(f"the native library {path} was built from other sources; build it")
 
 
-def test_without_a_compiler_there_is_no_library(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_compiler(monkeypatch, own_cache)
-    assert library.load_library() is None
-    assert library.load_cached() is None
+# --- variants ---
 
 
-def test_a_failing_compiler_gives_no_library(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", str(script(own_cache / "cc", "exit 1")))
-    assert library.load_library() is None
-    assert not list((own_cache / "clearhead" / "engines").iterdir())
+def variants() -> list[str]:
+    """Those that this processor can run."""
+    found = load_library()
+    if found is None:
+        return []
+    able = library.VARIANTS[: library.VARIANTS.index(found.variant) + 1]
+    return [each for each in able if hasattr(found._code, f"clearhead_step_{each}")]
 
 
-def test_an_unwritable_cache_is_no_error(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (own_cache / "clearhead").write_text("a file where the folder should be", encoding="utf-8")
-    assert library.load_library() is None
+@needs_library
+@pytest.mark.parametrize("int8", [False, True])
+@torch.inference_mode()
+def test_every_variant_computes_the_same(monkeypatch: pytest.MonkeyPatch, int8: bool) -> None:
+    network = make("translate", "model.feed_forward=swiglu", "model.placement=before")
+    ids, logits = torch.randint(VOCABULARY, (13, 7)), {}
+    for variant in variants():
+        monkeypatch.setenv("CLEARHEAD_CPU", variant)
+        model = native_of(network, int8=int8)
+        assert model.library.variant == variant
+        logits[variant] = model.step(ids, model.start(sources(1).expand(13, -1)))[0]
+    first, *others = (logits[each] for each in variants() if not int8 or each != "portable")  # rounds weights only
+    for other in others:
+        torch.testing.assert_close(other, first, rtol=2e-3 if int8 else 2e-4, atol=2e-3 if int8 else 2e-4)
 
 
-@pytest.mark.skipif(library._compiler() is None, reason="no C compiler on this machine")
-def test_a_library_that_cannot_be_loaded_is_compiled_again(own_cache: Path) -> None:
-    path = library._library_path()
-    assert path is not None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"not a library")
-    write_library(path.parent)
-    assert library.load_cached() is None
-    assert library.load_library() is not None
-
-
-@pytest.mark.skipif(library._compiler() is None, reason="no C compiler on this machine")
-def test_a_truncated_library_is_compiled_again(own_cache: Path) -> None:
-    assert library.load_library() is not None
-    [made] = (own_cache / "clearhead" / "engines").iterdir()
-    whole = made.read_bytes()
-    copy = made.with_suffix(".copy")  # the file itself is mapped into this process
-    copy.write_bytes(whole[: len(whole) // 2])
-    copy.chmod(0o700)
-    copy.replace(made)
-    library.load_library.cache_clear()
-    assert library.load_cached() is None
-    assert not made.exists()
-    assert library.load_library() is not None
-    assert made.read_bytes() == whole
-
-
-def write_library(folder: Path, mode: int = 0o700) -> Path:
-    """A file with the right name that no compiler of ours wrote."""
-    path = library._library_path()
-    assert path is not None
-    assert path.parent == folder
-    content = b"code of somebody else"
-    file = path.with_stem(f"{path.stem}-{library._hash(content)}")
-    file.write_bytes(content)
-    file.chmod(mode)
-    return file
-
-
-@pytest.mark.parametrize("mode", [0o720, 0o702])
-def test_a_library_that_others_can_write_is_not_opened(
-    own_cache: Path, monkeypatch: pytest.MonkeyPatch, mode: int
-) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr(library.ctypes, "CDLL", lambda path: opened.append(path) or path)  # type: ignore[func-returns-value]
-    file = write_library(own_cache / "clearhead" / "engines", mode)
-    assert library.load_cached() is None
-    file.chmod(0o700)
-    assert library.load_cached() == str(file)
-    assert opened == [str(file)]
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")
-def test_a_library_or_a_folder_of_another_user_is_not_opened(own_cache: Path) -> None:
-    folder = own_cache / "clearhead" / "engines"
-    file = write_library(folder)
-    os.chown(file, 12345, -1)
-    assert library._open(file) is None
-    os.chown(folder, 12345, -1)
-    assert not library.is_private(folder)
-    library._library_path.cache_clear()
-    path = library._library_path()
-    assert path is not None
-    assert path.parent != folder
-
-
-def test_a_folder_below_one_that_others_can_write_is_not_used(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library.tempfile, "gettempdir", lambda: str(own_cache))
-    (own_cache / "clearhead").mkdir()
-    (own_cache / "clearhead").chmod(0o777)
-    path = library._library_path()
-    assert path is not None
-    assert path.parent == own_cache / f"clearhead-{os.getuid()}"
-    assert path.parent.stat().st_mode & 0o777 == 0o700
-    (own_cache / "clearhead").chmod(0o1777)  # sticky, as /tmp is
-    library._library_path.cache_clear()
-    path = library._library_path()
-    assert path is not None
-    assert path.parent == own_cache / "clearhead" / "engines"
-
-
-def test_a_link_to_a_library_is_not_opened(own_cache: Path) -> None:
-    file = write_library(own_cache / "clearhead" / "engines")
-    real = file.replace(own_cache / "elsewhere.so")
-    file.symlink_to(real)
-    assert library._open(file) is None
-
-
-@pytest.mark.skipif(library._compiler() is None, reason="no C compiler on this machine")
-def test_without_openmp_it_compiles_without_threads(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = library._compiler()
-    assert real is not None
-    other = script(
-        own_cache / "cc",
-        'case "$*" in *-fopenmp*) for each in "$@"; do last=$made; made=$each; '
-        'if [ "$last" = -o ]; then echo nothing > "$made"; fi; done; exit 0;; esac',
-        f'exec {" ".join(real)} "$@"',
-    )
-    monkeypatch.setenv("CC", str(other))
-    assert library.load_library() is not None
-
-
-def test_ziglang_is_the_last_choice(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_compiler(monkeypatch, own_cache)
-    package = ModuleSpec("ziglang", None, origin=str(own_cache / "__init__.py"))
-    monkeypatch.setattr(library, "find_spec", lambda _name: package)
-    assert library._compiler() is None
-    brought = script(own_cache / "zig")
-    assert library._compiler() == [str(brought), "cc"]
-    monkeypatch.setenv("CC", str(script(own_cache / "own")))
-    assert library._compiler() == [str(own_cache / "own")]
+@needs_library
+def test_a_variant_that_does_not_exist_or_run_here_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEARHEAD_CPU", "avx3")
+    with pytest.raises(
+        ConfigError, match=r"^CLEARHEAD_CPU=avx3 is not a variant of the native code; did you mean avx2"
+    ):
+        load_library()
+    wrong = "neon" if "avx2" in library.VARIANTS[:2] and os.uname().machine == "x86_64" else "avx512"
+    monkeypatch.setenv("CLEARHEAD_CPU", wrong)
+    with pytest.raises(
+        ConfigError, match=f"^CLEARHEAD_CPU={wrong}: this processor cannot run it; the best that it can"
+    ):
+        load_library()
 
 
 # --- threads ---
+
+
+@needs_library
+@torch.inference_mode()
+def test_steps_from_many_threads_at_once_are_right() -> None:
+    model = native_of(make("translate"))
+    model.threads.choices = [2]
+    ids = torch.randint(VOCABULARY, (5, 3))
+    expected = model.step(ids, model.start(sources(1).expand(5, -1)))[0]
+    wrong: list[int] = []
+
+    def step_often(number: int) -> None:
+        with torch.inference_mode():
+            for _ in range(30):
+                if not torch.equal(model.step(ids, model.start(sources(1).expand(5, -1)))[0], expected):
+                    wrong.append(number)
+
+    threads = [Thread(target=step_often, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@needs_library
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    code = """
+import os, torch
+from tests.engines.small import make, native_of
+model = native_of(make("lm"))
+model.threads.choices = [2]
+ids = torch.ones(2, 3, dtype=torch.int64)
+with torch.inference_mode():
+    expected = model.step(ids, model.start())[0]
+    child = os.fork()
+    same = torch.equal(model.step(ids, model.start())[0], expected)
+if child == 0:
+    os._exit(0 if same else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    root = Path(__file__).parents[3]
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True, timeout=60)
 
 
 def test_the_faster_number_of_threads_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from clearhead.decode import Row, Settings, TokenLoop
 from clearhead.engines.native import engine
 from clearhead.engines.native.library import load_library
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+pytestmark = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
 
 
 @pytest.mark.parametrize("parts", PARTS, ids=" ".join)

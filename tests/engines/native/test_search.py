@@ -15,7 +15,7 @@ from clearhead.decode import Hypothesis, Prompts, Settings, beam_search, generat
 from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.native.library import load_library
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason="no C compiler (cc, gcc or clang) on this machine")
+pytestmark = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
 
 STOPS = st.sampled_from([None, 2, 7])
 

@@ -1,7 +1,11 @@
-"""The native engine: a Transformer as C, compiled on this machine and loaded with ctypes.
+"""The native engine: a Transformer as C, loaded with ctypes. tools/build_native.py compiles it with the package.
 
-step.c, search.c    encoding, one decoding step, whole searches
-library             compiles them once and keeps the result in the user's cache; chooses the number of threads
+clearhead.h         what C and Python share: structures (fields.c describes them to tests) and exported functions
+vector.h, linear.h  rows of floats; products with matrices of floats or bytes
+threads.c           threads that share the loops of a step
+step.c, search.c    encoding and one decoding step; whole searches
+variant.c           what this processor can run
+library             opens the library, and chooses the variant and the number of threads
 layout              the weights as the C structures expect them
 engine              the Stepper, the sources it encodes, and whole searches without Python between two tokens
 """

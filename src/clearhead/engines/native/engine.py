@@ -29,7 +29,7 @@ from clearhead.engines.native.layout import (
     unsupported_in_stack,
     unsupported_parts,
 )
-from clearhead.engines.native.library import ThreadChooser
+from clearhead.engines.native.library import Library, ThreadChooser
 from clearhead.errors import ShapeError, TextError
 from clearhead.models.build import TransformerDecoder, smaller_window
 from clearhead.models.lm import LanguageModel
@@ -168,7 +168,7 @@ class SourceReader:
     Sentences lie end to end, without the padding that a batch would need.
     """
 
-    def __init__(self, network: Seq2Seq, decoder: Layout, library: ctypes.CDLL, int8: bool):
+    def __init__(self, network: Seq2Seq, decoder: Layout, library: Library, int8: bool):
         self.pad, self.decoder, self.library, self.threads = network.pad, decoder, library, ThreadChooser()
         self.encoder = Layout(network.encoder, None, library, int8)
         self.vectors = TokenVectors(network.source, concatenated=network.config.position_concat)
@@ -214,7 +214,7 @@ class SourceReader:
 class NativeEngine:
     """A model whose steps are native code; a Stepper like the model itself."""
 
-    def __init__(self, network: EncoderDecoder | LanguageModel, library: ctypes.CDLL, *, int8: bool = False):
+    def __init__(self, network: EncoderDecoder | LanguageModel, library: Library, *, int8: bool = False):
         self.network, self.library, self.threads = network, library, ThreadChooser()
         self.stack = network.decoder_stack
         self.layout = Layout(self.stack, network.output.linear, library, int8)

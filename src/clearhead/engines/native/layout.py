@@ -1,4 +1,4 @@
-"""Weights as native code reads them: the structures of step.c and search.c, filled from modules of nn/.
+"""Weights as native code reads them: the structures of clearhead.h, filled from modules of nn/.
 
 A part describes itself to native code by its `native_form`, in plain numbers and matrices; without one it runs with
 torch.
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from clearhead.engines.native.library import Library
 from clearhead.models.build import TokenInput, TransformerDecoder
 from clearhead.nn import (
     Decoder,
@@ -40,7 +41,7 @@ NORMS = {"none": 0, "layer": 1, "rms": 2}  # the codes of the C side
 ACTIVATIONS = {("relu", False): 0, ("gelu", False): 1, ("silu", True): 2}  # activation, gated -> code
 
 
-# --- the structures of step.c and search.c ---
+# --- the structures of clearhead.h ---
 
 
 def _each(kind: type[ctypes._SimpleCData[Any]], *names: str) -> list[tuple[str, type[ctypes._SimpleCData[Any]]]]:
@@ -144,7 +145,7 @@ class CSearchResults(ctypes.Structure):
     _fields_ = (*_each(c_void_p, "tokens", "logprobs", "scores", "lengths"), ("room", c_int32))
 
 
-STRUCTURES = (  # in the order of `clearhead_structure_size`
+STRUCTURES = (  # tests compare every field with what C says in fields.c
     *(CLinear, CNorm, CResidual, CAttention, CFeedForward, CBlock, CStack),
     *(CCache, CMemory, CInput, CSearchSettings, CSearchResults),
 )
@@ -165,8 +166,8 @@ _packed: WeakValueDictionary[tuple[object, ...], Packed] = WeakValueDictionary()
 class Layout:
     """The structures of one stack, and the memory that they point to."""
 
-    def __init__(self, stack: Encoder | Decoder, output: nn.Linear | None, library: ctypes.CDLL, int8: bool = False):
-        self.panel, self.group, self.int8 = 2 * library.clearhead_width(), library.clearhead_group(), int8
+    def __init__(self, stack: Encoder | Decoder, output: nn.Linear | None, library: Library, int8: bool = False):
+        self.panel, self.group, self.int8 = library.clearhead_panel(), library.clearhead_group(), int8
         self._memory: list[object] = []
         self.layers: list[MultiHeadAttention] = [block.self_attention for block in stack.blocks]  # type: ignore[misc]
         self.blocks = (CBlock * len(stack.blocks))(*(self._block(block) for block in stack.blocks))

@@ -1,9 +1,7 @@
-"""The library of native code: compiled once on this machine, and called with the fastest number of threads.
+"""The library of native code: built with the package, and called with the fastest number of threads.
 
-The C sources are compiled with the machine's compiler or one installed by pip. The library is kept in the cache; its
-name holds a hash of everything that it depends on (the source, the compiler and the processor), and a hash of its own
-bytes: one that is not whole is compiled again. Whoever can write it can run code as its user, so it is opened only from
-a folder that nobody else can change.
+It holds the same functions for several kinds of processor, its variants. `$CLEARHEAD_CPU` chooses one of them by name
+instead of the fastest that this processor can run.
 """
 
 from __future__ import annotations
@@ -11,160 +9,84 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import platform
-import shutil
-import stat
-import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from clearhead.files import cache_folder
+from clearhead.errors import ConfigError, nearest
 
-FLAGS = (
-    *("-O3", "-march=native", "-shared", "-fPIC"),
-    *("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math"),  # sums in any order
-)
-SOURCES = ("step.c", "search.c")
-TIMEOUT = 120  # seconds for the compiler
-
-
-def load_cached() -> ctypes.CDLL | None:
-    """The library, if it has been compiled before; never starts a compiler."""
-    path = _library_path()
-    if path is None or not is_private(path.parent):
-        return None
-    return next(filter(None, map(_open, sorted(path.parent.glob(f"{path.stem}-*.so")))), None)
+FOLDER = Path(__file__).parent
+SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+VARIANTS = ("portable", "avx2", "avx512", "neon")  # on x86-64, each needs more of the processor than the one before
+BUILD = "build it with `python tools/build_native.py`, or install the package again"
 
 
-@cache
-def load_library() -> ctypes.CDLL | None:
-    """The library, compiled if necessary; None without a compiler or a folder of our own."""
-    path = _library_path()
-    if path is None:
-        return None
-    cached = load_cached()
-    attempts = (_open(made) for threads in (("-fopenmp",), ()) if (made := _compile(path, *threads)))
-    return cached or next((library for library in attempts if library is not None), None)
+class Library:
+    """The functions of one variant, by the names that they have in C: `library.clearhead_step`."""
+
+    def __init__(self, code: ctypes.CDLL, variant: str):
+        self._code, self.variant = code, variant
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._code, f"{name}_{self.variant}")
+        setattr(self, name, function)  # found without this method from now on
+        return function
 
 
-def _open(path: Path) -> ctypes.CDLL | None:
-    """The library of a file that is whole and our own; None for any other, which is deleted if it is damaged."""
-    try:
-        if not _is_own(path.lstat()):
-            return None
-        if path.stem.rpartition("-")[2] != _hash(path.read_bytes()):
-            path.unlink()
-            return None
-        return ctypes.CDLL(str(path))
-    except OSError:  # compiled on another machine that shares the folder, or OpenMP is not installed here
-        return None
+def load_library() -> Library | None:
+    """The variant of `$CLEARHEAD_CPU`, or the fastest for this processor; None without a library that fits."""
+    code = _code(FOLDER / f"libclearhead{SUFFIX}")
+    return None if isinstance(code, str) else _variant(code, os.environ.get("CLEARHEAD_CPU", ""))
 
 
-def is_private(folder: Path) -> bool:
-    """Whether nobody else, root apart, can change what is in a folder, or put another in its place."""
-    if sys.platform == "win32":
-        return True  # the user's profile is
-    try:
-        found = [path.lstat() for path in (folder, *Path(os.path.realpath(folder)).parents)]
-    except OSError:
-        return False
-    # A sticky folder (/tmp) is everybody's, but nobody can rename what another has in it.
-    return _is_own(found[0]) and all(_is_own(each) or each.st_mode & stat.S_ISVTX for each in found[1:])
-
-
-def _is_own(status: os.stat_result) -> bool:
-    """Whether a file or folder is this user's or root's, and nobody else's to write."""
-    if sys.platform == "win32":
-        return True
-    others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return not others_write and not stat.S_ISLNK(status.st_mode) and status.st_uid in (0, os.getuid())
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:20]
+def library_problem() -> str | None:
+    """Why `load_library` gives None, and what to do."""
+    code = _code(FOLDER / f"libclearhead{SUFFIX}")
+    return code if isinstance(code, str) else None
 
 
 @cache
-def _library_path() -> Path | None:
-    """Where the library belongs, its name without the hash of its bytes; None without a compiler."""
-    compiler = _compiler()
-    if compiler is None:
-        return None
-    status = Path(compiler[0]).stat()  # `--version` would take longer than loading the library
-    version = f"{compiler[0]} {status.st_size} {status.st_mtime_ns}"
-    name = hashlib.sha256("\0".join([_source(), *FLAGS, version, _processor()]).encode()).hexdigest()[:20]
-    return _folder() / f"step-{name}.so"
-
-
-def _folder() -> Path:
-    """The cache, or where others can write to it, a folder of our own below the temporary ones."""
-    folder = cache_folder("engines")
-    with suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if sys.platform != "win32" and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
-            folder.chmod(0o700)
-    if not folder.is_dir() or is_private(folder):
-        return folder
-    own = Path(tempfile.gettempdir()) / f"clearhead-{os.getuid() if sys.platform != 'win32' else ''}"
-    with suppress(OSError):
-        own.mkdir(mode=0o700, exist_ok=True)
-    return own
-
-
-def _source() -> str:
-    """All files as one: search.c uses the functions of step.c."""
-    return "\n".join(files("clearhead.engines.native").joinpath(name).read_text(encoding="utf-8") for name in SOURCES)
-
-
-def _compiler() -> list[str] | None:
-    """The command of `$CC`, of the usual names, or of the package `ziglang`."""
-    for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
-        if name and (path := shutil.which(name)):
-            return [path]
-    package = find_spec("ziglang")
-    zig = None if package is None or package.origin is None else Path(package.origin).with_name("zig")
-    return [str(zig), "cc"] if zig is not None and zig.exists() else None
-
-
-def _processor() -> str:
-    """The instruction sets that `-march=native` depends on."""
-    information = Path("/proc/cpuinfo")
-    if not information.exists():
-        return platform.processor()
-    lines = information.read_text(encoding="utf-8").splitlines()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
-
-
-def _compile(path: Path, *more: str) -> Path | None:
-    """Compile to a temporary name, then rename: two processes may do it at once. The file, or None if it failed."""
-    compiler = _compiler()
-    assert compiler is not None
-    if not is_private(path.parent):
-        return None
-    temporary = path.with_suffix(f".{os.getpid()}")
-    command = [*compiler, *FLAGS, *more, "-x", "c", "-", "-o", str(temporary), "-lm"]
+def _code(path: Path) -> ctypes.CDLL | str:
+    """The library in a file, or what is wrong with it."""
+    if not path.exists():
+        return f"there is no native library {path}; {BUILD}"
     try:
-        done = subprocess.run(command, input=_source(), text=True, capture_output=True, timeout=TIMEOUT, check=False)
-        if done.returncode:
-            return None
-        temporary.chmod(0o700)
-        made = path.with_stem(f"{path.stem}-{_hash(temporary.read_bytes())}")
-        temporary.replace(made)
-        return made
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        code = ctypes.CDLL(str(path))
+    except OSError as problem:
+        return f"the native library cannot be loaded ({problem}); {BUILD}"
+    if _text(code.clearhead_source_hash) != source_hash(path.parent):
+        return f"the native library {path} was built from other sources; {BUILD}"
+    return code
+
+
+@cache
+def _variant(code: ctypes.CDLL, asked: str) -> Library:
+    best = _text(code.clearhead_best_variant)
+    if not asked:
+        return Library(code, best)
+    if asked not in VARIANTS:
+        raise ConfigError(f"CLEARHEAD_CPU={asked} is not a variant of the native code; {nearest(asked, VARIANTS)}")
+    if not hasattr(code, f"clearhead_step_{asked}") or VARIANTS.index(asked) > VARIANTS.index(best):
+        raise ConfigError(f"CLEARHEAD_CPU={asked}: this processor cannot run it; the best that it can is {best}")
+    return Library(code, asked)
+
+
+def source_hash(folder: Path) -> str:
+    """Of the C files in a folder; tools/build_native.py writes it into the library."""
+    files = sorted(folder.glob("*.[ch]"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _text(function: Any) -> str:
+    function.restype = ctypes.c_char_p
+    text: bytes = function()
+    return text.decode()
 
 
 # --- threads ---

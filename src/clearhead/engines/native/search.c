@@ -2,28 +2,18 @@
 
    N sentences, K beams, V vocabulary. A row is an open hypothesis of a sentence; a sentence has at most K of them, side
    by side, the best first. The generated tokens are a chain of nodes, which hypotheses share as far as they agree.
+                                                                                                                      */
 
-   Compiled after step.c, as one file.                                                                                    */
+#include "clearhead.h"
+#include "embed.h"
+#include "threads.h"
+#include "vector.h"
+#include <stdlib.h>
 
 enum { CHUNK = 512 }; /* tokens of a prompt that are read at once */
 
 typedef struct {
-    const int32_t *prompts;                     /* (N, prompt) */
-    const int32_t *max_tokens;                  /* (N,) at least one */
-    double length_penalty;                      /* score = sum / length^penalty */
-    int32_t sentences, prompt, beam_width, n_best, stop, threads;
-} SearchSettings;
-
-typedef struct {
-    int32_t *tokens;                            /* (N, n_best, room), the stop token included */
-    double *logprobs;                           /* (N, n_best, room) */
-    double *scores;                             /* (N, n_best) */
-    int32_t *lengths;                           /* (N, n_best) tokens; 0: no such hypothesis */
-    int32_t room;
-} SearchResults;
-
-typedef struct {
-    int32_t parent, token;                      /* parent -1: the first token after the prompt */
+    int32_t parent, token; /* parent -1: the first token after the prompt */
     double logprob;
 } Node;
 
@@ -38,7 +28,7 @@ typedef struct {
 } Candidate;
 
 typedef struct {
-    int32_t sentence, node, token, from;        /* from: the row of the last step that it continues */
+    int32_t sentence, node, token, from; /* from: the row of the last step that it continues */
     double score;
 } Row;
 
@@ -48,12 +38,12 @@ typedef struct {
     const SearchSettings *settings;
     Memory memory;
     Cache cache;
-    int32_t *lists, *spare;                     /* (N K, stride) slots of the rows, and memory for those of the next step */
-    int32_t *sentence, *tokens;                 /* (N K) of the rows */
-    float *x, *logits, *values, *totals;        /* values (N K, offers): the largest logits of each row */
-    int64_t *indices;                           /* (N K, offers) their tokens */
+    int32_t *lists, *spare;              /* (N K, stride) slots of the rows, and memory for those of the next step */
+    int32_t *sentence, *tokens;          /* (N K) of the rows */
+    float *x, *logits, *values, *totals; /* values (N K, offers): the largest logits of each row */
+    int64_t *indices;                    /* (N K, offers) their tokens */
     Node *nodes;
-    ScoredNode *finished, *cut;                 /* (N, n_best), (N, n_best), the best first */
+    ScoredNode *finished, *cut; /* (N, n_best), (N, n_best), the best first */
     int32_t *finished_count, *cut_count;
     Row *rows, *next;
     Candidate *candidates;
@@ -63,8 +53,12 @@ typedef struct {
 
 /* --- memory --- */
 
-static int64_t key_width(const Stack *s) { return s->blocks->self.kv_heads * s->blocks->self.key_dim; }
-static int64_t value_width(const Stack *s) { return s->blocks->self.kv_heads * s->blocks->self.value_dim; }
+static int64_t key_width(const Stack *s) {
+    return s->blocks->self.kv_heads * s->blocks->self.key_dim;
+}
+static int64_t value_width(const Stack *s) {
+    return s->blocks->self.kv_heads * s->blocks->self.value_dim;
+}
 
 /* (layers, old, width) -> (layers, new, width); NULL if memory ran out. */
 static float *more_slots(float *from, int layers, int64_t old, int64_t new, int64_t width) {
@@ -112,7 +106,7 @@ static int read_tokens(Search *s, const int32_t *tokens, int64_t apart, int rows
         }
     cache->length += each, cache->lists = s->lists;
     const Memory *memory = s->memory.keys ? &s->memory : NULL;
-    return clearhead_step(s->stack, cache, memory, s->x, s->logits, rows, rows * each, 1, s->settings->threads) == 0;
+    return EXPORT(step)(s->stack, cache, memory, s->x, s->logits, rows, rows * each, 1, s->settings->threads) == 0;
 }
 
 static int read_prompts(Search *s) {
@@ -134,6 +128,49 @@ static int continue_rows(Search *s, int rows) {
     int32_t *old = s->lists;
     s->lists = s->spare, s->spare = old;
     return read_tokens(s, s->tokens, 1, rows, 1);
+}
+
+/* --- the best tokens --- */
+
+typedef struct {
+    const float *logits;
+    float *values, *totals;
+    int64_t *indices;
+    int rows, size, count;
+} Ranking;
+
+static void rank_rows(const Worker *worker, void *context) {
+    enum { SPAN = 64 };
+    const Ranking *r = context;
+    Range mine = share(worker, r->rows);
+    for (int64_t row = mine.first; row < mine.last; row++) {
+        const float *x = r->logits + row * r->size;
+        float *value = r->values + row * r->count;
+        int64_t *index = r->indices + row * r->count;
+        int found = 0, count = r->count;
+        for (int first = 0; first < r->size; first += SPAN) { /* most spans have nothing large enough */
+            int last = first + SPAN < r->size ? first + SPAN : r->size;
+            float highest = -INFINITY;
+            for (int i = first; i < last; i++) highest = x[i] > highest ? x[i] : highest;
+            if (found == count && !(highest > value[count - 1])) continue;
+            for (int i = first; i < last; i++) {
+                if (found == count && !(x[i] > value[count - 1])) continue;
+                int at = found < count ? found++ : count - 1;
+                for (; at > 0 && x[i] > value[at - 1]; at--) value[at] = value[at - 1], index[at] = index[at - 1];
+                value[at] = x[i], index[at] = i;
+            }
+        }
+        if (!r->totals) continue;
+        float sum = 0;
+        for (int i = 0; i < r->size; i++) sum += exponential(x[i] - value[0]);
+        r->totals[row] = value[0] + logf(sum);
+    }
+}
+
+void EXPORT(best)(const float *logits, int rows, int size, int count, float *values, int64_t *indices, float *totals,
+                  int threads) {
+    Ranking ranking = {logits, values, totals, indices, rows, size, count};
+    run_parallel(threads, rank_rows, &ranking);
 }
 
 /* --- which hypotheses go on, and which are finished --- */
@@ -172,7 +209,8 @@ static int decided(const Search *s, int sentence, int open, double best) {
     return found >= o->n_best && s->finished[(int64_t)(sentence + 1) * o->n_best - 1].score >= bound;
 }
 
-/* From the logits of some rows of one sentence to the rows that follow them, written to `into`; their number, or -1 if memory ran out. */
+/* From the logits of some rows of one sentence to the rows that follow them, written to `into`; their number, or -1 if
+ * memory ran out. */
 static int extend(Search *s, int first, int rows, int length, Row *into) {
     const SearchSettings *o = s->settings;
     int sentence = s->rows[first].sentence, count = rank(s, first, rows), open = 0;
@@ -184,8 +222,10 @@ static int extend(Search *s, int first, int rows, int length, Row *into) {
         if (stops ? c >= o->beam_width : open == o->beam_width) continue;
         int32_t node = add_node(s, s->rows[each.row].node, each.token, each.logprob);
         if (node < 0) return -1;
-        if (stops) insert(finished, s->finished_count + sentence, o->n_best, (ScoredNode){node, each.score / divisor});
-        else into[open++] = (Row){sentence, node, each.token, each.row, each.score};
+        if (stops)
+            insert(finished, s->finished_count + sentence, o->n_best, (ScoredNode){node, each.score / divisor});
+        else
+            into[open++] = (Row){sentence, node, each.token, each.row, each.score};
         if (!stops && each.score > best) best = each.score;
     }
     if (decided(s, sentence, open, best)) return 0;
@@ -197,7 +237,8 @@ static int extend(Search *s, int first, int rows, int length, Row *into) {
 
 /* Extend all open sentences; the number of rows that go on, or -1 if memory ran out. */
 static int choose_rows(Search *s, int rows, int length) {
-    clearhead_best(s->logits, rows, s->stack->output.out, s->offers, s->values, s->indices, s->totals, s->settings->threads);
+    EXPORT(best)(s->logits, rows, s->stack->output.outputs, s->offers, s->values, s->indices, s->totals,
+                 s->settings->threads);
     int going = 0;
     for (int first = 0, after; first < rows; first = after) {
         for (after = first; after < rows && s->rows[after].sentence == s->rows[first].sentence;) after++;
@@ -244,11 +285,11 @@ static int run(Search *s, SearchResults *results) {
     return length;
 }
 
-/* Continue each prompt, all of one length -> the results; the number of steps, or -1 if memory ran out. */
-int clearhead_search(const Stack *stack, const Input *input, const Memory *memory, const SearchSettings *settings,
-                     SearchResults *results) {
-    int64_t N = settings->sentences, K = settings->beam_width, R = N * K, W = settings->n_best, prompt = settings->prompt;
-    int64_t D = stack->dim, V = stack->output.out, stride = prompt + results->room;
+int EXPORT(search)(const Stack *stack, const Input *input, const Memory *memory, const SearchSettings *settings,
+                   SearchResults *results) {
+    int64_t N = settings->sentences, K = settings->beam_width, R = N * K, W = settings->n_best,
+            prompt = settings->prompt;
+    int64_t D = stack->dim, V = stack->output.outputs, stride = prompt + results->room;
     int64_t each = max_int(1, prompt < CHUNK ? prompt : CHUNK), tokens = N * each > R ? N * each : R;
     int64_t offers = V < 2 * K ? V : 2 * K;
     Search s = {stack, input, settings, .offers = offers, .room_of_nodes = 2 * R + 64};
@@ -267,20 +308,10 @@ int clearhead_search(const Stack *stack, const Input *input, const Memory *memor
     int ok = s.lists && s.spare && s.sentence && s.tokens && s.x && s.logits && s.values && s.totals && s.indices &&
              s.nodes && s.finished && s.cut && s.finished_count && s.cut_count && s.rows && s.next && s.candidates;
     int steps = ok && reserve_slots(&s, N * prompt + 16 * R) ? run(&s, results) : -1;
-    void *memory_used[] = {s.lists,  s.spare,    s.sentence, s.tokens, s.x,   s.logits,         s.values,
-                           s.totals, s.indices,  s.nodes,    s.finished, s.cut, s.finished_count, s.cut_count,
-                           s.rows,   s.next,     s.candidates, s.cache.keys, s.cache.values};
+    void *memory_used[] = {s.lists,    s.spare,      s.sentence,       s.tokens,      s.x,
+                           s.logits,   s.values,     s.totals,         s.indices,     s.nodes,
+                           s.finished, s.cut,        s.finished_count, s.cut_count,   s.rows,
+                           s.next,     s.candidates, s.cache.keys,     s.cache.values};
     for (size_t i = 0; i < sizeof memory_used / sizeof *memory_used; i++) free(memory_used[i]);
     return steps;
-}
-
-/* --- the structures that native/layout.py mirrors --- */
-
-/* The size of each, in the order of `layout.STRUCTURES`; 0 after the last. */
-int64_t clearhead_structure_size(int number) {
-    static const int64_t sizes[] = {sizeof(Linear), sizeof(Norm),  sizeof(Residual), sizeof(Attention),
-                                    sizeof(FeedForward), sizeof(Block), sizeof(Stack), sizeof(Cache),
-                                    sizeof(Memory), sizeof(Input), sizeof(SearchSettings), sizeof(SearchResults)};
-    int count = sizeof sizes / sizeof *sizes;
-    return number < count ? sizes[number] : 0;
 }

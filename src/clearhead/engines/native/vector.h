@@ -1,0 +1,72 @@
+/* Vectors of floats as wide as the processor's registers, and the functions of one row that every layer needs. */
+
+#ifndef CLEARHEAD_VECTOR_H
+#define CLEARHEAD_VECTOR_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+enum { WIDTH = 16 };
+#elif defined(__AVX__)
+enum { WIDTH = 8 };
+#else
+enum { WIDTH = 4 };
+#endif
+
+typedef float vec __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+
+static inline int max_int(int a, int b) {
+    return a > b ? a : b;
+}
+
+/* e^x for x <= 0, to the last bits of a float. */
+static inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    float n = rintf(x * 1.44269504f);
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float tail = 4.16657959e-2f + r * (8.33345205e-3f + r * (1.39819994e-3f + r * 1.98756919e-4f));
+    float e = 1.0f + r + r * r * (0.5f + r * (1.66666654e-1f + r * tail));
+    int32_t power = ((int32_t)n + 127) << 23;
+    float two;
+    memcpy(&two, &power, sizeof two);
+    return e * two;
+}
+
+static inline void softmax(float *scores, int count) {
+    float highest = scores[0], sum = 0;
+    for (int j = 1; j < count; j++) highest = scores[j] > highest ? scores[j] : highest;
+    for (int j = 0; j < count; j++) sum += scores[j] = exponential(scores[j] - highest);
+    float factor = 1.0f / sum;
+    for (int j = 0; j < count; j++) scores[j] *= factor;
+}
+
+typedef float vec8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t shuffle_mask __attribute__((vector_size(32)));
+
+#ifdef __clang__
+#define SHUFFLE(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+#else
+#define SHUFFLE(x, ...) __builtin_shuffle(x, (shuffle_mask){__VA_ARGS__})
+#endif
+
+static inline float dot(const float *a, const float *b, int size) {
+    vec8 sum = {0};
+    int i = 0;
+    for (; i + 8 <= size; i += 8) sum += *(const vec8 *)(a + i) * *(const vec8 *)(b + i);
+    sum += SHUFFLE(sum, 4, 5, 6, 7, 0, 1, 2, 3);
+    sum += SHUFFLE(sum, 2, 3, 0, 1, 6, 7, 4, 5);
+    float all = sum[0] + sum[1];
+    for (; i < size; i++) all += a[i] * b[i];
+    return all;
+}
+
+/* y += weight x */
+static inline void add_weighted(float *y, float weight, const float *x, int size) {
+    int i = 0;
+    for (; i + 8 <= size; i += 8) *(vec8 *)(y + i) += weight * *(const vec8 *)(x + i);
+    for (; i < size; i++) y[i] += weight * x[i];
+}
+
+#endif
