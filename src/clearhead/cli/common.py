@@ -34,8 +34,13 @@ Items = Annotated[
     list[str] | None,
     typer.Argument(help="Texts, or paths of images; a file with a text on each line; without them, standard input."),
 ]
-Engine = Annotated[str, typer.Option(help="Inference engine: auto, torch, compiled or ct2.")]
+Engine = Annotated[
+    str, typer.Option(help="Inference engine: auto, torch, compiled, exact (rounds nothing but stored weights) or ct2.")
+]
 Int8 = Annotated[bool, typer.Option("--int8", help="8-bit weights: less memory and time, a little less quality.")]
+Quantise = Annotated[
+    str | None, typer.Option(help="Round the weights to q8 (8 bits, as --int8) or q4 (4 bits, language models).")
+]
 
 
 # --- options of the verbs that generate text ---

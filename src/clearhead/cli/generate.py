@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.common import Engine, Int8, Json, ModelPath, notes, print_json, with_search_options
+from clearhead.cli.common import Engine, Int8, Json, ModelPath, Quantise, notes, print_json, with_search_options
 
 
 @with_search_options
@@ -21,6 +21,7 @@ def generate(
     cache: Annotated[int | None, typer.Option(help="Tokens of context to keep: memory of a fixed size.")] = None,
     engine: Engine = "auto",
     int8: Int8 = False,
+    quantise: Quantise = None,
     as_json: Json = False,
 ) -> None:
     """Generate a text that continues a prompt."""
@@ -29,7 +30,7 @@ def generate(
     if temperature is None:
         temperature = 0.8 if search.get("beam_width", 1) == 1 else 0.0
     search |= {"max_tokens": max_tokens, "temperature": temperature}
-    loaded = clearhead.load(model, engine, int8)
+    loaded = clearhead.load(model, engine, int8, quantise=quantise)
     pieces = loaded.generate(prompt, stream=True, stops=stop or (), cache=cache, **search)
     if window := loaded.window(len(loaded.tokenizer.encode(prompt)) + max_tokens, cache):
         size = loaded.cache_bytes(window) / 1e6

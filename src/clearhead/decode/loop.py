@@ -288,7 +288,8 @@ class SampleGroup:
             return
         count = min(part_length(len(self._members)), *(member.unread for member in self._members))
         ids = [member.row.ids[member.read : member.read + count] for member in self._members]
-        logits, self.state = self.model.step(torch.tensor(ids, device=self.device), self.state)  # (B, T, V)
+        step = self.model.step if self._wants_prompt else getattr(self.model, "step_last", self.model.step)
+        logits, self.state = step(torch.tensor(ids, device=self.device), self.state)  # (B, T or 1, V)
         if not self._checked:
             for member in self._members:
                 member.row.settings.check_vocabulary(logits.size(-1))

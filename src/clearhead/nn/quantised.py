@@ -1,15 +1,15 @@
 """Block-quantised matrices, in the formats of GGUF: 32 neighbouring weights of a row share a scale.
 
-    Q8_0    w = d q                  q a signed byte, d a float16 of the block
-    Q4_0    w = d (q - 8)            q of 4 bits
-    Q4_1    w = d q + m              m a second float16
-    Q5_0    w = d (q - 16)           q of 5 bits
-    Q5_1    w = d q + m
-    Q4_K    w = (d s) q - (e t)      8 blocks share two float16 d, e; each has 6-bit numbers s, t
-    Q5_K    the same with q of 5 bits
-    Q6_K    w = (d s) (q - 32)       q of 6 bits, a signed byte s for 16 weights
+Q8_0    w = d q                  q a signed byte, d a float16 of the block
+Q4_0    w = d (q - 8)            q of 4 bits
+Q4_1    w = d q + m              m a second float16
+Q5_0    w = d (q - 16)           q of 5 bits
+Q5_1    w = d q + m
+Q4_K    w = (d s) q - (e t)      8 blocks share two float16 d, e; each has 6-bit numbers s, t
+Q5_K    the same with q of 5 bits
+Q6_K    w = (d s) (q - 32)       q of 6 bits, a signed byte s for 16 weights
 
-    O outputs, I inputs, N blocks
+O outputs, I inputs, N blocks
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Quantised:
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS or self.rows.dtype != torch.uint8 or self.rows.dim() != 2:
-            raise ShapeError(f"{self.format} rows of {self.rows.dtype} {tuple(self.rows.shape)} are no quantised matrix")
+            raise ShapeError(
+                f"{self.format} rows of {self.rows.dtype} {tuple(self.rows.shape)} are no quantised matrix"
+            )
         if not self.rows.size(1) or self.rows.size(1) % FORMATS[self.format].bytes:
             raise ShapeError(f"rows of {self.rows.size(1)} bytes do not hold whole blocks of {self.format}")
 

@@ -1,4 +1,4 @@
-"""The engine of language models whose matrices are quantised: the structures of lm.h, and a Stepper that steps with them.
+"""The engine of language models whose matrices are quantised: the structures of lm.h, and a Stepper that uses them.
 
 Matrices stay in their blocks (nn/quantised.py): they are packed from the run's memory-mapped file, and a network in
 memory as floats is not needed. Those that are not quantised are packed as floats. A step rounds the vectors that meet a
@@ -124,7 +124,8 @@ class LmLayout:
     """The structures of one language model, and the memory that they point to."""
 
     def __init__(self, network: LanguageModel, matrices: Mapping[str, Quantised], library: Library):
-        self.network, self.library, self.matrices = network, library, matrices
+        self.network, self.library = network, library
+        self._matrices = dict(matrices)  # until they are packed: then their file need not be in memory
         self._memory: list[object] = []
         self._names = {id(part): name for name, part in network.named_modules()}
         blocks: list[EncoderBlock] = list(network.stack.blocks)  # type: ignore[arg-type]
@@ -132,10 +133,8 @@ class LmLayout:
         self.blocks = (CLmBlock * len(blocks))(*map(self._block, blocks))
         table = network.tokens.tokens.table
         self.table = self._matrix(f"{self._names[id(table)]}.weight", table.weight)
-        self.output = self.table if network.output.linear.weight is table.weight else self._linear(network.output.linear)
-        if self.output is self.table and network.output.linear.bias is not None:
-            self.output = CMatrix.from_buffer_copy(self.table)
-            self.output.bias = self._bias(network.output.linear.bias)
+        self.output = self._output(network.output.linear, tied=network.output.linear.weight is table.weight)
+        self._matrices.clear()
         self.vectors = TokenVectors(network.tokens, concatenated=network.config.position_concat)
         self.reached, self._lock = 0, Lock()
         self.model = self.reach(64)
@@ -220,6 +219,13 @@ class LmLayout:
         gain, shift = (None if x is None else self._keep(x) for x in (form.gain, form.shift))
         return CNorm(gain, shift, form.eps, NORMS[form.kind])
 
+    def _output(self, part: nn.Linear, tied: bool) -> CMatrix:
+        if not tied:
+            return self._linear(part)
+        output = CMatrix.from_buffer_copy(self.table)
+        output.bias = None if part.bias is None else self._bias(part.bias)
+        return output
+
     def _linear(self, part: nn.Linear) -> CMatrix:
         matrix = self._matrix(f"{self._names[id(part)]}.weight", part.weight)
         if part.bias is not None:
@@ -228,7 +234,7 @@ class LmLayout:
 
     def _matrix(self, name: str, weight: Tensor) -> CMatrix:
         """A matrix (O, I) in panels: its blocks as they are stored, or its floats."""
-        blocks = self.matrices.get(name)
+        blocks = self._matrices.get(name)
         rows = weight.detach().contiguous().view(torch.uint8) if blocks is None else blocks.rows.contiguous()
         code = FLOAT32 if blocks is None else FORMATS[blocks.format].code
         outputs, inputs = weight.shape
