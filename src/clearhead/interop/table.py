@@ -123,13 +123,12 @@ def translated(theirs: Mapping[str, Tensor], table: Table) -> Translated:
 
 
 def row_orders(outputs: int, change: Callable[[Tensor], list[Tensor] | tuple[Tensor, ...]]) -> list[Tensor] | None:
-    """What a change of a matrix with so many rows does, as the rows of each result; None where it does more than that."""
+    """What a change does to a matrix of so many rows: the rows of each result; None where it does more than that."""
     numbers = torch.arange(outputs, dtype=torch.float64).unsqueeze(1)
     parts, ones = change(numbers), change(torch.ones_like(numbers))
-    whole = all(part.dim() == 2 and part.size(1) == 1 for part in parts) and all(
-        bool((each == 1).all()) for each in ones
-    )
-    return [part.squeeze(1).long() for part in parts] if whole else None
+    only_rows = all(part.dim() == 2 and part.size(1) == 1 for part in parts)
+    unchanged = all(bool((part == 1).all()) for part in ones)
+    return [part.squeeze(1).long() for part in parts] if only_rows and unchanged else None
 
 
 def restored(ours: Mapping[str, Tensor], table: Table, layers: int) -> dict[str, Tensor]:
