@@ -82,18 +82,24 @@ __all__ = [
 
 
 def load(
-    path: str | Path, engine: str = "auto", int8: bool = False, *, model: object = None, tokenizer: object = None
+    path: str | Path,
+    engine: str = "auto",
+    int8: bool = False,
+    *,
+    quantise: str | None = None,
+    model: object = None,
+    tokenizer: object = None,
 ) -> Model:
     """Load a trained model, from its run directory or by its name.
 
-    `engine` computes the steps of generation: auto, torch, compiled or ct2; with `int8` its weights are rounded to
-    bytes, for less memory and time and a little less quality. A network or a tokenizer of your own class, with which
-    the model was trained, is given again.
+    `engine` computes the steps of generation: auto, torch, compiled, exact or ct2. With `quantise` its weights are
+    rounded to q8 (also `int8`) or, of a language model, to q4, for less memory and time and a little less quality.
+    A network or a tokenizer of your own class, with which the model was trained, is given again.
     """
     from clearhead.tasks.base import predictor
     from clearhead.tasks.base.own import Own
 
-    return predictor.load(path, engine, int8, Own.of(model, tokenizer))  # type: ignore[return-value]
+    return predictor.load(path, engine, int8, Own.of(model, tokenizer), quantise)  # type: ignore[return-value]
 
 
 def train(

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from clearhead import config as configuration
 from clearhead.config import AnyConfig
-from clearhead.errors import ConfigError, RunError
+from clearhead.errors import ConfigError, RunError, ShapeError
 from clearhead.files import (
     cache_folder,
     locked,
@@ -46,6 +46,8 @@ from clearhead.text import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from clearhead.nn.quantised import Quantised
 
 BUNDLED = Path(__file__).parent / "bundled"  # the run directories that come with the package
 FORMAT = "clearhead 1"
@@ -159,15 +161,31 @@ class Run:
         """Where copies for other engines are kept: in the run, or in the cache for one that comes with the package."""
         return cache_folder("ct2") / self.path.name if self.path.parent == BUNDLED else self.path / "ct2"
 
-    def save_weights(self, tensors: Mapping[str, Tensor], meta: ModelMeta, half: bool = False) -> None:
-        """Write the finished weights, in float16 with `half`."""
-        stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    def save_weights(
+        self,
+        tensors: Mapping[str, Tensor],
+        meta: ModelMeta,
+        half: bool = False,
+        quantised: Mapping[str, Quantised] | None = None,
+    ) -> None:
+        """Write the finished weights, in float16 with `half`; those in `quantised` as the blocks that they stand in."""
+        blocks = quantised or {}
+        stored = {name: each.detach().cpu().contiguous() for name, each in tensors.items() if name not in blocks}
         if half:
             stored = {name: each.half() if each.is_floating_point() else each for name, each in stored.items()}
-        write_tensors(self.path / "model.safetensors", stored, {"facts": meta.to_json(), "format": FORMAT})
+        stored |= {name: each.rows.contiguous() for name, each in blocks.items()}
+        metadata = {"facts": meta.to_json(), "format": FORMAT}
+        if blocks:
+            metadata["quantised"] = json.dumps({name: each.format for name, each in blocks.items()})
+        write_tensors(self.path / "model.safetensors", stored, metadata)
 
     def load_weights(self) -> tuple[dict[str, Tensor], ModelMeta]:
-        """The finished weights as they are stored: a weight that two parts share is there once."""
+        """The finished weights: a weight that two parts share is there once, a quantised one as its floats."""
+        tensors, quantised, meta = self.load_stored_weights()
+        return {**tensors, **{name: each.dequantise() for name, each in quantised.items()}}, meta
+
+    def load_stored_weights(self) -> tuple[dict[str, Tensor], dict[str, Quantised], ModelMeta]:
+        """The finished weights as they are stored: those in floats, and those in blocks."""
         path = self.file("model.safetensors")
         if not path.is_file():
             raise RunError(f"{self.path} has no model yet; finish it with `clearhead resume {self.path}`")
@@ -175,8 +193,9 @@ class Run:
         if metadata.get("format") != FORMAT:
             raise RunError(f"{path} was written by another version ({metadata.get('format', 'unknown')})")
         try:
-            return tensors, ModelMeta.from_json(metadata.get("facts", ""))
-        except ValueError as problem:
+            meta = ModelMeta.from_json(metadata.get("facts", ""))
+            return *_apart(tensors, json.loads(metadata.get("quantised", "{}"))), meta
+        except (ValueError, ShapeError) as problem:
             raise RunError(f"{path} is damaged: its metadata has {problem}") from None
 
     def load_tokenizer(self) -> Tokenizer | None:
@@ -199,6 +218,16 @@ class Run:
             raise RunError(f"cannot read {path}: {problem.strerror or problem}") from None
         except UnicodeDecodeError:
             raise RunError(f"{path} is not a text file") from None
+
+
+def _apart(tensors: dict[str, Tensor], formats: object) -> tuple[dict[str, Tensor], dict[str, Quantised]]:
+    """Stored tensors: those in floats, and those in blocks of a format; a ValueError where `formats` names others."""
+    from clearhead.nn.quantised import Quantised
+
+    if not isinstance(formats, dict) or not formats.keys() <= tensors.keys():
+        raise ValueError("formats of tensors that are not there")
+    blocks = {name: Quantised(str(format), tensors[name]) for name, format in formats.items()}
+    return {name: tensor for name, tensor in tensors.items() if name not in blocks}, blocks
 
 
 # --- run directories that come with the package ---

@@ -35,6 +35,7 @@ SUITES = {
     "charlm": Suite("clearhead.bench.charlm", peers=("transformers",)),
     "defaults": Suite("clearhead.bench.defaults", peers=("scikit-learn",)),
     "decode": Suite("clearhead.bench.decode", peers=("ctranslate2", "transformers")),
+    "lm": Suite("clearhead.bench.lm", peers=("xllamacpp",)),
     "serve": Suite("clearhead.bench.serve"),
     "start": Suite("clearhead.bench.start"),
     "train": Suite("clearhead.bench.train", peers=("transformers", "x-transformers", "peft")),

@@ -35,10 +35,15 @@ Items = Annotated[
     list[str] | None,
     typer.Argument(help="Texts, or paths of images; a file with a text on each line; without them, standard input."),
 ]
-Engine = Annotated[str, typer.Option(help="Inference engine: auto, torch, compiled or ct2.")]
+Engine = Annotated[
+    str, typer.Option(help="Inference engine: auto, torch, compiled, exact (rounds nothing but stored weights) or ct2.")
+]
 Int8 = Annotated[bool, typer.Option("--int8", help="8-bit weights: less memory and time, a little less quality.")]
 FORMAT_HELP = 'How an example of --shots is written, with \\n for new lines: "Input: {input}\\nOutput: {output}\\n\\n".'
 LINE_EVERY = 10.0  # seconds between lines of progress where there is no terminal for a bar
+Quantise = Annotated[
+    str | None, typer.Option(help="Round the weights to q8 (8 bits, as --int8) or q4 (4 bits, language models).")
+]
 
 
 def shot_format(given: str | None) -> dict[str, str]:

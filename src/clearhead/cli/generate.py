@@ -14,6 +14,7 @@ from clearhead.cli.common import (
     Int8,
     Json,
     ModelPath,
+    Quantise,
     notes,
     print_json,
     shot_format,
@@ -36,6 +37,7 @@ def generate(
     cache: Annotated[int | None, typer.Option(help="Tokens of context to keep: memory of a fixed size.")] = None,
     engine: Engine = "auto",
     int8: Int8 = False,
+    quantise: Quantise = None,
     as_json: Json = False,
 ) -> None:
     """Generate a text that continues a prompt."""
@@ -44,7 +46,7 @@ def generate(
     if temperature is None:
         temperature = 0.8 if search.get("beam_width", 1) == 1 and shots is None else 0.0
     search |= {"max_tokens": max_tokens, "temperature": temperature}
-    loaded = clearhead.load(model, engine, int8)
+    loaded = clearhead.load(model, engine, int8, quantise=quantise)
     if shots is not None:
         loaded.require("generate")
         _answer(loaded, prompt, shots, shot_format(form), as_json, stops=stop or (), cache=cache, **search)

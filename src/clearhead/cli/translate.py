@@ -13,6 +13,7 @@ from clearhead.cli.common import (
     Int8,
     Json,
     ModelPath,
+    Quantise,
     Texts,
     is_one,
     is_typed,
@@ -37,6 +38,7 @@ def translate(
     temperature: Annotated[float, typer.Option(help="Above 0, sample instead of searching.")] = 0.0,
     engine: Engine = "auto",
     int8: Int8 = False,
+    quantise: Quantise = None,
     as_json: Json = False,
 ) -> None:
     """Translate texts, or every line of a file or of standard input.
@@ -46,7 +48,7 @@ def translate(
     import clearhead
     from clearhead.decode import Settings
 
-    loaded = clearhead.load(model, engine, int8)
+    loaded = clearhead.load(model, engine, int8, quantise=quantise)
     loaded.require("translate")
     search.setdefault("beam_width", 1 if temperature else max(4, n_best))
     search |= {"n_best": n_best, "coverage_penalty": coverage_penalty, "temperature": temperature}

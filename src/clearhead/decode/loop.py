@@ -302,7 +302,9 @@ class SampleGroup:
         guess = self._guess()
         if guess:
             ids = [ids[0] + guess]
-        logits, self.state = self.model.step(torch.tensor(ids, device=self.device), self.state)  # (B, T, V)
+        whole = guess or self._wants_prompt
+        step = self.model.step if whole else getattr(self.model, "step_last", self.model.step)
+        logits, self.state = step(torch.tensor(ids, device=self.device), self.state)  # (B, T or 1, V)
         if not self._checked:
             for member in self._members:
                 member.row.settings.check_vocabulary(logits.size(-1))

@@ -24,6 +24,7 @@ class Stepper(Protocol):
 
         step_with_attention(ids, state)         like `step`, with the attention to the source (B, T, S) in the middle,
                                                 in which padding has the weight 1
+        step_last(ids, state)                   like `step`, with the logits (B, 1, V) after the last token only
         best(logits, count)                     what `rank` returns, faster
         can_search(state, prompts, settings)    whether `search` supports these settings from this state
         search(state, prompts, settings)        what `generate` returns, without Python between two tokens

@@ -1,11 +1,13 @@
 """The engines of a network: what an engine is, and which one generates.
 
-`auto` is native code where it supports the network and its library was built; otherwise torch does the work.
+`auto` is native code where it supports the network and its library was built; otherwise torch does the work. Weights
+that are stored in blocks (a GGUF file), or that `quantise` rounds, are multiplied as they are; the vectors that meet
+them are rounded to bytes, except by `exact`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,12 +30,15 @@ from clearhead.decode import (
 )
 from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.native.library import cores, library_problem, load_library
+from clearhead.engines.native.lm import LmEngine
 from clearhead.errors import ConfigError, EngineError, nearest
+from clearhead.models.lm import LanguageModel
+from clearhead.nn.quantised import NAMES, Quantised, can_quantise, quantise
 
 if TYPE_CHECKING:
     from clearhead.engines.ct2 import Ct2Engine
 
-ENGINES = ("auto", "torch", "compiled", "ct2")
+ENGINES = ("auto", "torch", "compiled", "exact", "ct2")
 INT8_SAMPLE = 32  # texts on which the loss of int8 weights is measured
 
 
@@ -49,6 +54,20 @@ class Engine(Stepper, Protocol):
         ...
 
 
+class StoredWeights(Protocol):
+    """The weights of a network that may not hold all of them yet."""
+
+    has_blocks: bool  # some are stored in blocks
+
+    def network(self) -> Any:
+        """The network with all of its weights."""
+        ...
+
+    def quantised(self) -> Mapping[str, Quantised]:
+        """Those that are stored in blocks, by their names."""
+        ...
+
+
 @dataclass
 class Engines:
     """The engines of one network, each made when it is first used."""
@@ -59,6 +78,8 @@ class Engines:
     token_names: Callable[[], Sequence[str]] = tuple  # of every token, for ct2
     folder: Path | None = None  # where a converted model may be kept
     on_note: Callable[[str], None] = lambda _note: None
+    quantise: str | None = None  # q8 or q4: the matrices of a language model are rounded; int8 is another name of q8
+    stored: StoredWeights | None = None  # where the weights come from; None: the network has them
     _int8_texts: int = field(default=0, init=False)  # texts on which the loss of int8 was reported
     _native: NativeEngine | None = field(default=None, init=False)
     _ct2: Ct2Engine | None = field(default=None, init=False)
@@ -69,7 +90,31 @@ class Engines:
             raise ConfigError(f"unknown engine {self.engine}; {nearest(self.engine, ENGINES)}")
         if self.int8 and self.engine == "torch":
             raise ConfigError("int8 weights need the engine compiled or ct2; the engine torch computes in float32")
+        if self.quantise is not None:
+            self._check_quantise(self.quantise)
+        elif self.int8 and self.engine != "ct2" and isinstance(self.network, LanguageModel):
+            self._quantise_to_bytes(self.network)
         self._loaded = _fingerprint(self.network)
+
+    def _check_quantise(self, name: str) -> None:
+        if name not in NAMES:
+            raise ConfigError(f"unknown quantise={name}; {nearest(name, NAMES)}")
+        if self.engine in ("torch", "ct2"):
+            raise ConfigError(f"quantise={name} needs the engine auto, compiled or exact, not {self.engine}")
+        if not isinstance(self.network, LanguageModel):
+            if name != "q8":
+                raise ConfigError(f"quantise={name} is for language models; other models have quantise=q8")
+            self.int8, self.quantise = True, None
+        elif self._has_blocks:
+            raise ConfigError(f"quantise={name}: the weights of this model are quantised already; leave it out")
+
+    def _quantise_to_bytes(self, network: LanguageModel) -> None:
+        """`int8` of a language model is q8 where its rows are whole blocks; blocks that are stored stay as they are."""
+        matrices = (weight for weight in network.parameters() if weight.dim() == 2)
+        if self._has_blocks:
+            self.int8 = False
+        elif not LmEngine.unsupported_features(network) and all(map(can_quantise, matrices)):
+            self.int8, self.quantise = False, "q8"
 
     def generate_batch(
         self,
@@ -131,15 +176,42 @@ class Engines:
 
     def stepper(self, settings: Settings | None = None) -> Engine:
         """The engine for these settings, or the network itself: it alone returns its attention."""
-        network: Engine = self.network
         if self.network_changed:
-            return network
-        native_only = self.engine == "compiled" or self.int8
+            return self._whole_network()
+        native_only = self.engine in ("compiled", "exact") or self.int8 or self.quantise is not None
         if settings is not None and settings.coverage_penalty and not native_only:
-            return network
+            return self._whole_network()
         if self._native is None and self.engine != "torch":
-            self._native = self._require_native() if native_only else native_engine(self.network)
-        return self._native or network
+            self._native = self._make_native(native_only)
+        return self._native or self._whole_network()
+
+    @property
+    def _has_blocks(self) -> bool:
+        return self.stored is not None and self.stored.has_blocks
+
+    def _whole_network(self) -> Engine:
+        network: Engine = self.network if self.stored is None else self.stored.network()
+        return network
+
+    def _make_native(self, native_only: bool) -> NativeEngine | None:
+        """Native code for this network; None where there is none, an error where nothing else will do."""
+        if self._has_blocks or self.quantise is not None:
+            reasons, library = LmEngine.unsupported_features(self.network), load_library()
+            if library is not None and not reasons:
+                return LmEngine(self.network, library, self._matrices(), exact=self.engine == "exact")
+            why = reasons[0] if reasons else str(library_problem())
+            if self.quantise is not None:
+                raise EngineError(f"quantise={self.quantise} cannot be had for this model: {why}; leave it out")
+            self.on_note(f"the quantised weights are expanded to float32: {why}")
+        self._whole_network()
+        return self._require_native() if native_only else native_engine(self.network)
+
+    def _matrices(self) -> Mapping[str, Quantised]:
+        """The matrices in blocks: as they are stored, or rounded now."""
+        if self.quantise is None:
+            return {} if self.stored is None else self.stored.quantised()
+        weights = self._whole_network().state_dict()  # type: ignore[attr-defined]
+        return {name: quantise(each, NAMES[self.quantise]) for name, each in weights.items() if can_quantise(each)}
 
     @property
     def network_changed(self) -> bool:

@@ -17,8 +17,8 @@ A file that is not what it claims to be is a `RunError`: one sentence that names
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,8 @@ from clearhead.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from clearhead.nn.quantised import Quantised
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ class Checkpoint:
     tokenizer: TokenizerFiles | None  # tokenizer.json text and special tokens, chat template
     skipped: dict[str, str]  # tensors that were left out by the reader, and why
     precision: str  # "float32", "float16", "Q4_1, Q8_0 dequantised to float32"
+    quantised: Mapping[str, Callable[[], Quantised]] = field(
+        default_factory=dict
+    )  # tensors as they are stored in blocks
 
 
 class Format(ABC):

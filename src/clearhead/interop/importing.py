@@ -27,8 +27,9 @@ from clearhead.errors import ClearheadError, ConfigError, RunError
 from clearhead.files import write_errors, write_text
 from clearhead.interop.checkpoint import Checkpoint, read_checkpoint
 from clearhead.interop.family import Family, Plan, family_of
-from clearhead.interop.table import matching, translated
+from clearhead.interop.table import Table, matching, place, row_orders, translated
 from clearhead.interop.tokenizer_files import make_tokenizer
+from clearhead.nn.quantised import Quantised
 from clearhead.run import ModelMeta, Run, Sizes
 from clearhead.tasks import TASKS, default_config
 from clearhead.tasks.base.network import parameter_count, tied_names
@@ -55,6 +56,7 @@ class Imported:
     used: list[str]  # their names
     skipped: dict[str, str]  # their names -> why
     parameters: int
+    quantised: dict[str, Quantised] = field(default_factory=dict)  # those of the tensors that are stored in blocks
 
 
 @dataclass
@@ -172,7 +174,21 @@ def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None) -> Impor
         found.used,
         {**checkpoint.skipped, **skipped},
         parameter_count(network),
+        _quantised(checkpoint, {name: full for name, full in body.items() if name not in skipped}, plan.table),
     )
+
+
+def _quantised(checkpoint: Checkpoint, names: Mapping[str, str], table: Table) -> dict[str, Quantised]:
+    """The matrices that the checkpoint stores in blocks and that become ours by taking their rows, under our names."""
+    found: dict[str, Quantised] = {}
+    for name, full in names.items():
+        target = place(name, table)
+        if target is not None and full in checkpoint.quantised:
+            blocks = checkpoint.quantised[full]()
+            orders = row_orders(blocks.shape[0], target.cut) or []
+            parts = (Quantised(blocks.format, blocks.rows[order]) for order in orders)
+            found.update(zip(target.names, parts, strict=False))
+    return found
 
 
 def _without_prefix(names: Mapping[str, Tensor], prefix: str) -> dict[str, str]:
@@ -260,7 +276,7 @@ def write_run(imported: Imported, out: Path, report: Report) -> None:
             write_text(temporary / "config.yaml", configuration.dump(imported.config))
             if imported.tokenizer is not None:
                 imported.tokenizer.save(temporary / "tokenizer.json")
-            run.save_weights(imported.tensors, imported.meta)
+            run.save_weights(imported.tensors, imported.meta, quantised=imported.quantised)
             write_text(temporary / "card.md", _card(imported, out.name, report))
             if out.is_dir():
                 out.rmdir()  # it is empty

@@ -106,7 +106,7 @@ def translated(theirs: Mapping[str, Tensor], table: Table) -> Translated:
     """Foreign tensors under our names and in our layouts."""
     found = Translated()
     for name in theirs:
-        target = _place(name, table)
+        target = place(name, table)
         if target is None:
             found.left_over.append(name)
             continue
@@ -122,6 +122,15 @@ def translated(theirs: Mapping[str, Tensor], table: Table) -> Translated:
     return found
 
 
+def row_orders(outputs: int, change: Callable[[Tensor], list[Tensor] | tuple[Tensor, ...]]) -> list[Tensor] | None:
+    """What a change does to a matrix of so many rows: the rows of each result; None where it does more than that."""
+    numbers = torch.arange(outputs, dtype=torch.float64).unsqueeze(1)
+    parts, ones = change(numbers), change(torch.ones_like(numbers))
+    only_rows = all(part.dim() == 2 and part.size(1) == 1 for part in parts)
+    unchanged = all(bool((part == 1).all()) for part in ones)
+    return [part.squeeze(1).long() for part in parts] if only_rows and unchanged else None
+
+
 def restored(ours: Mapping[str, Tensor], table: Table, layers: int) -> dict[str, Tensor]:
     """Our tensors under their names and in their layouts, as far as the table has places for them."""
     theirs: dict[str, Tensor] = {}
@@ -135,7 +144,8 @@ def restored(ours: Mapping[str, Tensor], table: Table, layers: int) -> dict[str,
     return theirs
 
 
-def _place(name: str, table: Table) -> Into | None:
+def place(name: str, table: Table) -> Into | None:
+    """Where the tensor of this name goes; None: nowhere."""
     for pattern, target in table.items():
         if found := _pattern(pattern).fullmatch(name):
             *layer, end = found.groups()

@@ -50,7 +50,7 @@ class ServedModel:
     @property
     def context(self) -> int:
         """The maximum number of tokens of a prompt and what follows it."""
-        return min(self.limits.context, length_limit(self.model.network) or self.limits.context)
+        return min(self.limits.context, length_limit(self.model.outline) or self.limits.context)
 
     @cached_property
     def window(self) -> int | None:

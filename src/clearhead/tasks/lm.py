@@ -163,9 +163,9 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         """How many tokens back a text of this length is attended to; None for all of them."""
         if cache is not None and cache < 1:
             raise ConfigError(f"cache={cache} must be 1 or more")
-        if not isinstance(self.network, LanguageModelNetwork):
+        if not isinstance(self.outline, LanguageModelNetwork):
             return None  # the state of an RNN has one size
-        if reads_in_windows(self.network):
+        if reads_in_windows(self.outline):
             cache = smaller_window(cache, self.config.model.length)
         return cache if cache is not None and cache < tokens else None
 
@@ -186,7 +186,7 @@ class LanguageModel(GeneratingPredictor, task=Lm):
 
     def cache_bytes(self, tokens: int) -> int:
         """The memory of the keys and values of so many tokens."""
-        layers = [part for part in self.network.modules() if isinstance(part, MultiHeadAttention)]
+        layers = [part for part in self.outline.modules() if isinstance(part, MultiHeadAttention)]
         return sum(4 * tokens * layer.kv_heads * (layer.key_dim + layer.value_dim) for layer in layers)
 
     def prepare(self, item: str) -> PreparedInput:

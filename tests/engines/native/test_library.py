@@ -134,7 +134,7 @@ if child == 0:
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 """
     root = Path(__file__).parents[3]
-    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True, timeout=60)
 
 
 def test_the_faster_number_of_threads_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def compile_and_run(folder: Path, *arguments: str) -> subprocess.CompletedProces
     assert COMPILER is not None
     command = [COMPILER, *SANITIZERS, *arguments, "-o", str(folder / "program"), "-lm", "-pthread"]
     subprocess.run(command, check=True, capture_output=True, text=True)
-    return subprocess.run([folder / "program"], check=False, capture_output=True, text=True)
+    return subprocess.run([folder / "program"], check=False, capture_output=True, text=True, timeout=120)
 
 
 @pytest.fixture(scope="module")

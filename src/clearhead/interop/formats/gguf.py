@@ -21,6 +21,9 @@ from clearhead.interop.checkpoint import FORMATS, Checkpoint, Format
 from clearhead.interop.formats.base.gguf_file import MAGIC, GgufFile
 from clearhead.interop.formats.base.gguf_tokenizer import read_tokenizer
 from clearhead.interop.formats.base.lazy import LazyTensors
+from clearhead.interop.table import row_orders
+from clearhead.nn.quantised import FORMATS as BLOCK_FORMATS
+from clearhead.nn.quantised import Quantised
 
 Transform = Callable[[Tensor, "Model"], Tensor]
 BUFFERS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")  # they are in the config
@@ -52,7 +55,8 @@ class Gguf(Format):
         precision = f"{', '.join(kinds)} dequantised to float32" if kinds else "float16" if half else "float32"
         config = {**model.rotary(), **architecture.config(model), **model.tokens()}
         tokenizer = read_tokenizer(file.metadata, path)
-        return Checkpoint(path, config, LazyTensors(tensors), tokenizer, skipped, precision)
+        quantised = _quantised(model, architecture)
+        return Checkpoint(path, config, LazyTensors(tensors), tokenizer, skipped, precision, quantised)
 
 
 class Model:
@@ -194,10 +198,30 @@ def _tensors(model: Model, architecture: Architecture) -> tuple[dict[str, Callab
             raise RunError(
                 f"{model.file.path} has a tensor {name}, which a {model.architecture} model of Clearhead lacks"
             )
-        stem, _, suffix = name.rpartition(".")
-        transform = architecture.transforms.get(f"{stem.rpartition('.')[2]}.{suffix}")
-        found[theirs] = partial(_read, model, name, transform)
+        found[theirs] = partial(_read, model, name, _transform(name, architecture))
     return found, skipped
+
+
+def _quantised(model: Model, architecture: Architecture) -> dict[str, Callable[[], Quantised]]:
+    """The matrices that are stored in blocks, by Hugging Face's names, where their layout differs in rows only."""
+    found: dict[str, Callable[[], Quantised]] = {}
+    for name, info in model.file.tensors.items():
+        theirs = _renamed(name, architecture)
+        if theirs is not None and info.kind in BLOCK_FORMATS and len(info.shape) == 2:
+            transform = _transform(name, architecture)
+            orders = row_orders(info.shape[0], lambda x, f=transform: [x if f is None else f(x, model)])  # type: ignore[misc]
+            if orders is not None:
+                found[theirs] = partial(_read_blocks, model, name, orders[0])
+    return found
+
+
+def _read_blocks(model: Model, name: str, order: Tensor) -> Quantised:
+    return Quantised(model.file.tensors[name].kind, model.file.read_blocks(name)[order])
+
+
+def _transform(name: str, architecture: Architecture) -> Transform | None:
+    stem, _, suffix = name.rpartition(".")
+    return architecture.transforms.get(f"{stem.rpartition('.')[2]}.{suffix}")
 
 
 def _renamed(name: str, architecture: Architecture) -> str | None:

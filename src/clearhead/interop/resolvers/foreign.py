@@ -10,6 +10,8 @@ from clearhead.interop.checkpoint import format_of
 from clearhead.interop.importing import import_model
 from clearhead.run import RESOLVERS
 
+VERSION = "2"  # of what an import writes: since 2, quantised matrices stay in their blocks
+
 
 @RESOLVERS.register("foreign")
 def resolve(path: Path) -> Path | None:
@@ -27,4 +29,4 @@ def _fingerprint(path: Path) -> str:
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     stats = ((file, file.stat()) for file in files if file.is_file())
     facts = [f"{file.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats]
-    return hashlib.sha256("\n".join([str(path.resolve()), *facts]).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join([VERSION, str(path.resolve()), *facts]).encode()).hexdigest()[:16]

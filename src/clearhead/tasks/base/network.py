@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import zip_longest
+from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -19,6 +20,7 @@ from clearhead.config import AnyConfig
 from clearhead.errors import ClearheadError, RunError
 from clearhead.models.build import initialise, without_initialisation
 from clearhead.nn.lora import add_lora, merged_state
+from clearhead.nn.quantised import Quantised
 from clearhead.run import ModelMeta, Run, Sizes
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.adapters import WeightFiles, find_base, is_adapter, load_adapter, weight_files
@@ -58,6 +60,47 @@ def load_network(run: Run, config: AnyConfig, own: Own = NOTHING) -> tuple[nn.Mo
         network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
         _networks[files], _versions[network] = network, _version(network)
     return network.eval(), meta
+
+
+class OpenedNetwork:
+    """The network of a run. Matrices that the run stores in blocks are read as floats only when somebody needs them:
+
+    until then their memory is reserved and not touched, and an engine may compute with the blocks themselves.
+    """
+
+    def __init__(self, run: Run, config: AnyConfig, own: Own = NOTHING):
+        self._run, self._lock, self.has_blocks, self._full = run, Lock(), False, True
+        if own.model is None and not is_adapter(run):
+            own.check(run)
+            tensors, quantised, self.meta = run.load_stored_weights()
+            if quantised:
+                self.outline, self.has_blocks, self._full = self._outline(tensors, quantised, config), True, False
+                return
+        self.outline, self.meta = load_network(run, config, own)
+
+    def _outline(self, tensors: dict[str, Tensor], quantised: Mapping[str, Quantised], config: AnyConfig) -> nn.Module:
+        """The network with the weights that are stored in floats."""
+        nothing = torch.zeros(1)
+        shapes = {**tensors, **{name: nothing.expand(each.shape) for name, each in quantised.items()}}
+        network = _outline_for(shapes, self._run, config, self.meta.sizes)
+        if problem := _misfit(_with_tied(shapes, network), network.state_dict()):
+            raise RunError(f"{self._run.path}: model.safetensors does not fit config.yaml: {problem}")
+        network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, strict=False)
+        return network.eval()
+
+    def network(self) -> nn.Module:
+        """The network with all of its weights."""
+        with self._lock:
+            if not self._full:
+                weights = self.outline.state_dict()
+                for name, blocks in self.quantised().items():
+                    weights[name].data.copy_(blocks.dequantise())  # `data`: no change of the weights is counted
+                self._full = True
+        return self.outline
+
+    def quantised(self) -> dict[str, Quantised]:
+        """The matrices that are stored in blocks, from the memory-mapped file; none for other runs."""
+        return self._run.load_stored_weights()[1] if self.has_blocks else {}
 
 
 def load_weights(run: Run, config: AnyConfig) -> tuple[dict[str, Tensor], ModelMeta]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from clearhead.config import AnyConfig
 from clearhead.decode import Prompts, Settings, SpecialTokens, Steps, generate
@@ -35,7 +35,7 @@ from clearhead.errors import ClearheadError, ProbeError, RunError, WrongTaskErro
 from clearhead.look.inputs import PreparedInput, display_token
 from clearhead.run import BUNDLED, Description, Run, describe, find
 from clearhead.tasks import TASKS, run_config
-from clearhead.tasks.base.network import load_network
+from clearhead.tasks.base.network import OpenedNetwork
 from clearhead.tasks.base.own import NOTHING, Own
 from clearhead.tasks.base.task import Task, Workspace
 from clearhead.text import Tokenizer
@@ -66,13 +66,33 @@ class Predictor(ABC):
     generates: ClassVar[bool] = False  # token by token
     example_inputs: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, run: Run, config: AnyConfig, engine: str = "auto", int8: bool = False, own: Own = NOTHING):
+    def __init__(
+        self,
+        run: Run,
+        config: AnyConfig,
+        engine: str = "auto",
+        int8: bool = False,
+        own: Own = NOTHING,
+        quantise: str | None = None,
+    ):
         self.run, self.config = run, config
-        self.network, self.meta = load_network(run, config, own)
+        self._opened = OpenedNetwork(run, config, own)
+        self.meta = self._opened.meta
         self._tokenizer = own.tokenizer or run.load_tokenizer()
         if own.tokenizer is None and self._tokenizer is not None:
             self._check_tokenizer(self._tokenizer)
-        self.engines = Engines(self.network, engine, int8, self._vocabulary, run.converted)
+        self.engines = Engines(
+            self.outline, engine, int8, self._vocabulary, run.converted, quantise=quantise, stored=self._opened
+        )
+
+    @property
+    def network(self) -> nn.Module:
+        return self._opened.network()
+
+    @property
+    def outline(self) -> nn.Module:
+        """The network for those who only ask how it is built: its quantised weights need not be in memory."""
+        return self._opened.outline
 
     def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
         if tokenizer.max_id >= self.meta.sizes.vocabulary:
@@ -86,9 +106,9 @@ class Predictor(ABC):
             task.predictor, cls.task, cls.title = cls, task.name, task.title
 
     @classmethod
-    def load(cls, path: str | Path, engine: str = "auto", int8: bool = False) -> Self:
+    def load(cls, path: str | Path, engine: str = "auto", int8: bool = False, quantise: str | None = None) -> Self:
         """Load a run directory, or a model that comes with the package, of this task."""
-        loaded = load(path, engine, int8)
+        loaded = load(path, engine, int8, quantise=quantise)
         if not isinstance(loaded, cls):
             raise WrongTaskError(
                 f"{loaded.name} is {loaded.description}: use clearhead.load or {type(loaded).__name__}"
@@ -376,15 +396,22 @@ class GeneratingPredictor(Predictor):
         return compute_look(self.network, whole, lambda _logits: text, model=self.name, task=self.task)
 
 
-def load(path: str | Path, engine: str = "auto", int8: bool = False, own: Own = NOTHING) -> Predictor:
+def load(
+    path: str | Path,
+    engine: str = "auto",
+    int8: bool = False,
+    own: Own = NOTHING,
+    quantise: str | None = None,
+) -> Predictor:
     """Load a run directory, or a model that comes with the package.
 
-    `engine` computes the steps of generation: auto, torch, compiled or ct2; with `int8` its weights are rounded to
-    bytes, for less memory and time and a little less quality. `own` has the user's own network or tokenizer.
+    `engine` computes the steps of generation: auto, torch, compiled, exact or ct2. With `quantise` its weights are
+    rounded to q8 (also `int8`) or q4, for less memory and time and a little less quality. `own` has the user's own
+    network or tokenizer.
     """
     run = Run.open(find(path))
     config = run_config(run)
-    return TASKS[config.task].predictor(run, config, engine, int8, own)
+    return TASKS[config.task].predictor(run, config, engine, int8, own, quantise)
 
 
 def growing_windows(items: Iterable[T], most: int = MAX_WINDOW) -> Iterator[list[T]]:

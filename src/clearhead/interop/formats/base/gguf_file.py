@@ -64,9 +64,15 @@ class GgufFile:
     def read(self, name: str) -> Tensor:
         """A tensor as it is stored if it is plain, else dequantised to float32."""
         info = self.tensors[name]
+        return torch.from_numpy(expand(self._rows(info), info.kind).reshape(info.shape))
+
+    def read_blocks(self, name: str) -> Tensor:
+        """The rows of a tensor as they are stored: (rows, bytes)."""
+        return torch.from_numpy(self._rows(self.tensors[name]).copy())
+
+    def _rows(self, info: TensorInfo) -> NDArray[np.uint8]:
         stored = np.frombuffer(self._bytes, np.uint8, info.size, info.offset)
-        rows = stored.reshape(-1, info.size * info.shape[-1] // prod(info.shape))
-        return torch.from_numpy(expand(rows, info.kind).reshape(info.shape))
+        return stored.reshape(-1, info.size * info.shape[-1] // prod(info.shape))
 
 
 class _Header:

@@ -1,0 +1,152 @@
+/* The few operations of a processor that quantised products are made of, for WIDTH outputs at a time.
+
+   Bytes holds 4 inputs of each of WIDTH outputs. `nibble_sums` and `byte_sums` multiply 8 such groups by the 32 bytes of
+   a vector. A processor may want signed bytes moved up by BYTE_OFFSET; it is taken off through `start`.                */
+
+#ifndef CLEARHEAD_LANES_H
+#define CLEARHEAD_LANES_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "quant.h"
+
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+#define LANES_AVX512 1
+#include <immintrin.h>
+enum { WIDTH = 16, TILE = 12, BYTE_OFFSET = 128 };
+typedef __m512i Bytes;
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define LANES_AVX2 1
+#include <immintrin.h>
+enum { WIDTH = 8, TILE = 4, BYTE_OFFSET = 0 };
+typedef __m256i Bytes;
+#else
+enum { WIDTH = 4, TILE = 4, BYTE_OFFSET = 0 };
+typedef struct {
+    int8_t at[4 * WIDTH];
+} Bytes;
+#endif
+
+typedef float vec __attribute__((vector_size(4 * WIDTH), aligned(4)));
+typedef int32_t ints __attribute__((vector_size(4 * WIDTH), aligned(4)));
+
+static inline vec load(const float *from) { return *(const vec *)from; }
+static inline void store(float *into, vec x) { *(vec *)into = x; }
+static inline vec all(float x) { return x - (vec){0}; }
+static inline vec choose(ints where, vec yes, vec no) { return (vec)((where & (ints)yes) | (~where & (ints)no)); }
+static inline vec larger(vec a, vec b) { return choose(a > b, a, b); }
+
+/* e^x for x <= 0, to the last bits of a float. */
+static inline vec exponential(vec x) {
+    x = larger(x, all(-87.0f));
+    ints n = __builtin_convertvector(x * 1.44269504f - 0.5f, ints);
+    vec whole = __builtin_convertvector(n, vec);
+    vec r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    vec e = 1.0f + r + r * r * (0.5f + r * (1.66666654e-1f + r * (4.16657959e-2f + r * (8.33345205e-3f + r * (1.39819994e-3f + r * 1.98756919e-4f)))));
+    return e * (vec)((n + 127) << 23);
+}
+
+#if defined(LANES_AVX512)
+
+static inline Bytes load_bytes(const uint8_t *from) {
+    return _mm512_xor_si512(_mm512_loadu_si512(from), _mm512_set1_epi8((char)0x80));
+}
+
+static inline void load_nibbles(const uint8_t *from, Bytes *low, Bytes *high) {
+    Bytes both = _mm512_loadu_si512(from), mask = _mm512_set1_epi8(15);
+    *low = _mm512_and_si512(both, mask), *high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+}
+
+static inline vec halves(const uint8_t *from) {
+    return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)from));
+}
+
+/* In assembler, so that the sum stays in its register and the four bytes are broadcast by the instruction itself. */
+static inline void add_products(__m512i *sum, Bytes weights, const int8_t *four) {
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(*sum) : "v"(weights), "m"(*(const int32_t(*)[1])four));
+}
+
+static inline vec byte_sums(const Bytes *weights, const int8_t *x, int groups, int32_t start) {
+    __m512i sum = _mm512_set1_epi32(start);
+    _Pragma("GCC unroll 8") for (int g = 0; g < groups; g++) add_products(&sum, weights[g], x + 4 * g);
+    return (vec)_mm512_cvtepi32_ps(sum);
+}
+
+static inline vec nibble_sums(const Bytes *weights, const int8_t *x, int32_t start) {
+    return byte_sums(weights, x, GROUPS, start);
+}
+
+#elif defined(LANES_AVX2)
+
+static inline Bytes load_bytes(const uint8_t *from) { return _mm256_loadu_si256((const void *)from); }
+
+static inline void load_nibbles(const uint8_t *from, Bytes *low, Bytes *high) {
+    Bytes both = load_bytes(from), mask = _mm256_set1_epi8(15);
+    *low = _mm256_and_si256(both, mask), *high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+}
+
+static inline vec halves(const uint8_t *from) { return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const void *)from)); }
+
+static inline Bytes four_bytes(const int8_t *x) {
+    int32_t four;
+    memcpy(&four, x, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+static inline __m256i pairs(__m256i sums16) { return _mm256_madd_epi16(sums16, _mm256_set1_epi16(1)); }
+
+/* |w| times x with w's sign: two products are at most 2 x 128 x 127, which 16 bits hold. */
+static inline vec byte_sums(const Bytes *weights, const int8_t *x, int groups, int32_t start) {
+    __m256i sum = _mm256_set1_epi32(start);
+    _Pragma("GCC unroll 8") for (int g = 0; g < groups; g++) {
+        __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(weights[g]), _mm256_sign_epi8(four_bytes(x + 4 * g), weights[g]));
+        sum = _mm256_add_epi32(sum, pairs(products));
+    }
+    return (vec)_mm256_cvtepi32_ps(sum);
+}
+
+/* 16 products of at most 15 x 127 are 30,480: a whole block is summed in 16 bits. */
+static inline vec nibble_sums(const Bytes *weights, const int8_t *x, int32_t start) {
+    __m256i sum = _mm256_setzero_si256();
+    _Pragma("GCC unroll 8") for (int g = 0; g < GROUPS; g++)
+        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights[g], four_bytes(x + 4 * g)));
+    return (vec)_mm256_cvtepi32_ps(_mm256_add_epi32(pairs(sum), _mm256_set1_epi32(start)));
+}
+
+#else
+
+static inline Bytes load_bytes(const uint8_t *from) {
+    Bytes loaded;
+    memcpy(&loaded, from, sizeof loaded);
+    return loaded;
+}
+
+static inline void load_nibbles(const uint8_t *from, Bytes *low, Bytes *high) {
+    for (int i = 0; i < 4 * WIDTH; i++) low->at[i] = from[i] & 15, high->at[i] = from[i] >> 4;
+}
+
+static inline vec halves(const uint8_t *from) {
+    vec x;
+    uint16_t half;
+    for (int i = 0; i < WIDTH; i++) memcpy(&half, from + 2 * i, 2), x[i] = float_of_half(half);
+    return x;
+}
+
+static inline vec byte_sums(const Bytes *weights, const int8_t *x, int groups, int32_t start) {
+    vec sums;
+    for (int lane = 0; lane < WIDTH; lane++) {
+        int32_t sum = start;
+        for (int g = 0; g < groups; g++)
+            for (int i = 0; i < 4; i++) sum += weights[g].at[4 * lane + i] * x[4 * g + i];
+        sums[lane] = sum;
+    }
+    return sums;
+}
+
+static inline vec nibble_sums(const Bytes *weights, const int8_t *x, int32_t start) {
+    return byte_sums(weights, x, GROUPS, start);
+}
+
+#endif
+#endif

@@ -1,0 +1,403 @@
+/* One step of a decoder-only language model whose matrices are quantised: what nn/block.py computes, for all new tokens
+   of all rows at once.
+
+   Keys and values lie in slots; a row knows its tokens as a list of slots (see step.c).
+
+   All threads go through all parts of a step, with a barrier where one needs what another has computed. A step of one
+   token is short, so it meets few of them: what all threads need of one vector, its norm and its bytes, each computes
+   for itself.                                                                                                          */
+
+#include "lm.h"
+
+#include <stdlib.h>
+
+#include "attention.h"
+#include "multiply.h"
+#include "pack.h"
+#include "threads.h"
+
+enum { PIECE = 48, QUERIES = 16, MOST_SEEN = 64 }; /* tokens of one panel, and of one attention, at a time */
+
+typedef struct {
+    float *floats;                              /* (N, in) */
+    int8_t *bytes;
+    BlockScale *scales;
+    int in;                                     /* whole blocks; zeros beyond the vector */
+} Prepared;                                     /* memory for Vectors */
+
+typedef struct {
+    const Matrix *matrix;
+    float *y;                                   /* (N, stride) */
+    int64_t stride;
+    int add;                                    /* to what is in y */
+} Product;
+
+typedef struct {
+    const LmModel *model;
+    const LmCache *cache;
+    const LmStep *step;
+    TokenView *views;                           /* (N,) */
+    float *x, *y, *q, *k, *v;                   /* (N, D) twice; (N, H K), (N, G K), (N, G V) */
+    Prepared normed, mixed, inner;              /* of one token: each thread has its own `normed` */
+    float *scores;                              /* (threads, score_size) */
+    int64_t score_size;
+} Work;
+
+/* --- parts --- */
+
+static void normalise(const Norm *norm, float *y, const float *x, int dim) {
+    float mean = 0, square = 0;
+    if (norm->kind == LAYER_NORM) {
+        for (int i = 0; i < dim; i++) mean += x[i];
+        mean /= dim;
+    }
+    for (int i = 0; i < dim; i++) square += (x[i] - mean) * (x[i] - mean);
+    float factor = 1.0f / sqrtf(square / dim + norm->eps);
+    for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) * factor * norm->gain[i];
+    if (norm->shift)
+        for (int i = 0; i < dim; i++) y[i] += norm->shift[i];
+}
+
+/* The same memory for vectors of another size. */
+static Prepared sized(Prepared memory, int in) { return memory.in = in, memory; }
+
+static Vectors vectors_of(const Prepared *from, int64_t first, int exact) {
+    return (Vectors){from->floats + first * from->in, exact ? NULL : from->bytes + first * from->in,
+                     from->scales + first * (from->in / BLOCK)};
+}
+
+/* y = norm(x), which may be none; then as bytes, where products are made with bytes. */
+static void prepare(const Norm *norm, const float *x, int dim, const Prepared *into, int64_t at, int exact) {
+    float *y = into->floats + at * into->in;
+    if (norm->kind == NO_NORM) memcpy(y, x, sizeof(float) * dim);
+    else normalise(norm, y, x, dim);
+    memset(y + dim, 0, sizeof(float) * (into->in - dim));
+    if (!exact) quantise_vector(y, into->in, into->bytes + at * into->in, into->scales + at * (into->in / BLOCK));
+}
+
+/* All tokens (N, dim) as a product reads them: in memory of a thread's own where there is only one. */
+static Vectors prepare_all(const Worker *worker, const Work *w, const Norm *norm, const float *x, int dim, int in) {
+    int tokens = w->step->tokens, exact = w->step->exact;
+    const Prepared into = sized(w->normed, in);
+    if (tokens == 1) {
+        prepare(norm, x, dim, &into, worker->number, exact);
+        return vectors_of(&into, worker->number, exact);
+    }
+    Range mine = share(worker, tokens);
+    for (int64_t t = mine.first; t < mine.last; t++) prepare(norm, x + t * dim, dim, &into, t, exact);
+    barrier(worker);
+    return vectors_of(&into, 0, exact);
+}
+
+/* One panel of a product, for all tokens. */
+static void product_panel(const Product *product, int p, const Vectors *x, int tokens) {
+    int begin = p * LANES, wide = product->matrix->out - begin < LANES ? product->matrix->out - begin : LANES;
+    for (int64_t first = 0; first < tokens; first += PIECE) {
+        float tile[PIECE * LANES];
+        int some = tokens - first < PIECE ? tokens - first : PIECE;
+        multiply(product->matrix, p, x, first, some, tile);
+        for (int t = 0; t < some; t++) {
+            float *into = product->y + (first + t) * product->stride + begin, *from = tile + t * LANES;
+            if (product->add)
+                for (int i = 0; i < wide; i++) into[i] += from[i];
+            else memcpy(into, from, sizeof(float) * wide);
+        }
+    }
+}
+
+/* Some products of the same vectors. */
+static void multiply_all(const Worker *worker, const Product *list, int count, const Vectors *x, int tokens) {
+    int panels = 0;
+    for (int i = 0; i < count; i++) panels += panels_of(list[i].matrix);
+    Range mine = share(worker, panels);
+    for (int number = mine.first; number < mine.last; number++) {
+        const Product *product = list;
+        int p = number;
+        for (; p >= panels_of(product->matrix); product++) p -= panels_of(product->matrix);
+        product_panel(product, p, x, tokens);
+    }
+    barrier(worker);
+}
+
+/* x <- after(x + inside(y)) */
+static void add(const Worker *worker, const Residual *around, const Work *w) {
+    int dim = w->model->dim;
+    Range mine = share(worker, w->step->tokens);
+    for (int64_t t = mine.first; t < mine.last; t++) {
+        float *into = w->x + t * dim, *from = w->y + t * dim;
+        if (around->inside.kind != NO_NORM) normalise(&around->inside, from, from, dim);
+        for (int i = 0; i < dim; i++) into[i] += from[i];
+        if (around->after.kind != NO_NORM) normalise(&around->after, into, into, dim);
+    }
+    barrier(worker);
+}
+
+/* The output of a sublayer: added to x at once where no norm stands between. */
+static void write_output(const Worker *worker, const Residual *around, const Work *w, const Matrix *matrix, const Vectors *x) {
+    int plain = around->inside.kind == NO_NORM && around->after.kind == NO_NORM;
+    Product product = {matrix, plain ? w->x : w->y, w->model->dim, plain};
+    multiply_all(worker, &product, 1, x, w->step->tokens);
+    if (!plain) add(worker, around, w);
+}
+
+/* --- attention --- */
+
+/* Rotary positions: rotate the pairs (i, i + R / 2) of the first R numbers of a head by its position's angle. */
+static void rotate(const LmAttention *a, float *x, int position) {
+    int half = a->rotated / 2;
+    const float *sin = a->sin + (int64_t)position * half, *cos = a->cos + (int64_t)position * half;
+    for (int i = 0; i < half; i++) {
+        float left = x[i], right = x[i + half];
+        x[i] = left * cos[i] - right * sin[i], x[i + half] = right * cos[i] + left * sin[i];
+    }
+}
+
+static void finish_heads(const LmAttention *a, const Norm *norm, float *x, int heads, int position) {
+    for (int h = 0; h < heads; h++, x += a->key_dim) {
+        if (norm->kind != NO_NORM) normalise(norm, x, x, a->key_dim);
+        if (a->sin) rotate(a, x, position);
+    }
+}
+
+/* Queries and keys get their norms and positions; keys and values go into their slots. */
+static void write_keys(const Worker *worker, const LmAttention *a, const Work *w, uint8_t *keys, uint8_t *values) {
+    int Q = a->heads * a->key_dim, K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim, half = w->cache->half;
+    Range mine = share(worker, w->step->tokens);
+    for (int64_t t = mine.first; t < mine.last; t++) {
+        const TokenView *view = w->views + t;
+        finish_heads(a, &a->query_norm, w->q + t * Q, a->heads, view->position);
+        finish_heads(a, &a->key_norm, w->k + t * K, a->kv_heads, view->position);
+        write_numbers(keys, view->slot * K, w->k + t * K, K, half);
+        write_numbers(values, view->slot * V, w->v + t * V, V, half);
+    }
+    barrier(worker);
+}
+
+static int smaller_window(int a, int b) { return a && b ? (a < b ? a : b) : a + b; }
+
+/* Every worker takes units in turn: those of late tokens, which see most, are spread over all of them. */
+static void attend_all(const Worker *worker, const AttentionInput *input, const Work *w) {
+    const LmAttention *a = input->layer;
+    float *memory = w->scores + worker->number * w->score_size, *mixed = w->mixed.floats;
+    int rows = w->step->rows, length = w->step->tokens / rows, pieces = (length + QUERIES - 1) / QUERIES, stride = a->output.in;
+    int units = rows * (length == 1 ? a->heads : a->kv_heads * pieces);
+    for (int unit = worker->number; unit < units; unit += worker->count) {
+        if (length == 1) {
+            attend_one(input, w->q, unit % a->heads, unit / a->heads, memory, mixed, stride);
+            continue;
+        }
+        int g = unit % a->kv_heads, piece = unit / a->kv_heads % pieces, row = unit / a->kv_heads / pieces;
+        int first = piece * QUERIES, some = length - first < QUERIES ? length - first : QUERIES;
+        attend(input, w->q, g, (int64_t)row * length + first, some, memory, mixed, stride);
+    }
+    barrier(worker);
+}
+
+/* The heads' values, weighted, side by side in `mixed`. */
+static void attention(const Worker *worker, const LmBlock *block, const Work *w, int layer) {
+    const LmAttention *a = &block->attention;
+    const LmStep *step = w->step;
+    int64_t each = w->cache->half ? 2 : 4, K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim;
+    uint8_t *keys = (uint8_t *)w->cache->keys + layer * w->cache->slots * K * each;
+    uint8_t *values = (uint8_t *)w->cache->values + layer * w->cache->slots * V * each;
+    Vectors x = prepare_all(worker, w, &block->around_attention.before, w->x, w->model->dim, a->query.in);
+    Product three[] = {{&a->query, w->q, a->heads * a->key_dim, 0}, {&a->key, w->k, K, 0}, {&a->value, w->v, V, 0}};
+    multiply_all(worker, three, 3, &x, step->tokens);
+    write_keys(worker, a, w, keys, values);
+    LmSeen seen[MOST_SEEN];
+    int count = 0;
+    for (int i = 0; i < step->seen_count && count < MOST_SEEN; i++)
+        if (step->seen[i].layer == layer) seen[count++] = step->seen[i];
+    AttentionInput input = {a, keys, values, w->cache->half, w->cache->lists, w->views, seen, count,
+                            smaller_window(w->cache->window, a->window), w->cache->length};
+    attend_all(worker, &input, w);
+}
+
+/* --- feed-forward --- */
+
+static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+static float activated(int activation, float x) {
+    switch (activation) {
+        case ACT_RELU: return x > 0 ? x : 0;
+        case ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+        case ACT_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+        case ACT_QUICK_GELU: return x * sigmoid(1.702f * x);
+        default: return x * sigmoid(x);
+    }
+}
+
+/* a x σ(x), the gate of SwiGLU, for one panel. */
+static void swish_panel(float *y, const float *a, const float *gate) {
+    for (int i = 0; i < LANES; i += WIDTH) {
+        vec x = load(gate + i), e = exponential(choose(x < 0, x, -x));
+        store(y + i, load(a + i) * x * choose(x < 0, e, all(1)) / (1 + e));
+    }
+}
+
+static void activate_panel(const LmFeedForward *f, float *y, const float *inner, const float *gate) {
+    if (f->gate.out && f->activation == ACT_SILU) swish_panel(y, inner, gate);
+    else if (f->gate.out)
+        for (int i = 0; i < LANES; i++) y[i] = inner[i] * activated(f->activation, gate[i]);
+    else
+        for (int i = 0; i < LANES; i++) y[i] = activated(f->activation, inner[i]);
+}
+
+/* Gate, inner and activation in one pass over a block of inner numbers, which is rounded where it is made. */
+static void inner_block(const LmFeedForward *f, const Work *w, const Prepared *into, const Vectors *x, int block) {
+    int panels = panels_of(&f->inner), tokens = w->step->tokens;
+    for (int64_t first = 0; first < tokens; first += PIECE) {
+        float inner[PIECE * LANES], gate[PIECE * LANES];
+        int some = tokens - first < PIECE ? tokens - first : PIECE;
+        for (int p = 2 * block; p < 2 * block + 2 && p < panels; p++) {
+            multiply(&f->inner, p, x, first, some, inner);
+            if (f->gate.out) multiply(&f->gate, p, x, first, some, gate);
+            for (int t = 0; t < some; t++)
+                activate_panel(f, into->floats + (first + t) * into->in + p * LANES, inner + t * LANES, gate + t * LANES);
+        }
+        for (int64_t t = first; !w->step->exact && t < first + some; t++) {
+            int64_t at = t * into->in + block * BLOCK;
+            quantise_vector(into->floats + at, BLOCK, into->bytes + at, into->scales + at / BLOCK);
+        }
+    }
+}
+
+static void feed_forward(const Worker *worker, const LmBlock *block, const Work *w, const Vectors *x) {
+    const LmFeedForward *f = &block->feed_forward;
+    const Prepared into = sized(w->inner, f->outer.in);
+    Range mine = share(worker, into.in / BLOCK);
+    for (int b = mine.first; b < mine.last; b++) inner_block(f, w, &into, x, b);
+    barrier(worker);
+    Vectors inner = vectors_of(&into, 0, w->step->exact);
+    write_output(worker, &block->around_feed_forward, w, &f->outer, &inner);
+}
+
+/* --- the whole step --- */
+
+static void embed(const Worker *worker, const Work *w) {
+    const LmModel *model = w->model;
+    int D = model->dim;
+    Range mine = share(worker, w->step->tokens);
+    for (int64_t t = mine.first; t < mine.last; t++) {
+        float *row = w->normed.floats + t * model->table.in, *x = w->x + t * D;
+        const float *added = model->positions ? model->positions + (int64_t)w->views[t].position * D : NULL;
+        expand_row(&model->table, w->step->ids[t], row);
+        for (int i = 0; i < D; i++) x[i] = row[i] * model->scale + (added ? added[i] : 0);
+    }
+    barrier(worker);
+}
+
+/* Attention first; its output is added to x, or with `parallel` after the feed-forward network has read x, too. */
+static void block_step(const Worker *worker, const Work *w, int layer) {
+    static const Norm none = {0};
+    const LmBlock *block = w->model->blocks + layer;
+    const Matrix *output = &block->attention.output;
+    attention(worker, block, w, layer);
+    Vectors mixed = prepare_all(worker, w, &none, w->mixed.floats, output->in, output->in);
+    if (w->model->parallel) {
+        Product apart = {output, w->y, w->model->dim, 0};
+        multiply_all(worker, &apart, 1, &mixed, w->step->tokens);
+    } else write_output(worker, &block->around_attention, w, output, &mixed);
+    const Norm *norm = &block->around_feed_forward.before;
+    Vectors x = prepare_all(worker, w, norm, w->x, w->model->dim, block->feed_forward.inner.in);
+    feed_forward(worker, block, w, &x);
+    if (w->model->parallel) add(worker, &block->around_attention, w);
+}
+
+static void write_logits(const Worker *worker, const Work *w) {
+    const LmModel *model = w->model;
+    const LmStep *step = w->step;
+    int length = step->tokens / step->rows, kept = step->last ? step->rows : step->tokens;
+    const Prepared last = sized(w->normed, model->output.in);
+    Range mine = share(worker, kept);
+    for (int64_t i = mine.first; i < mine.last; i++) {
+        int64_t t = step->last ? (i + 1) * length - 1 : i;
+        prepare(&model->final_norm, w->x + t * model->dim, model->dim, &last, i, step->exact);
+    }
+    barrier(worker);
+    Vectors x = vectors_of(&last, 0, step->exact);
+    Product output = {&model->output, step->logits, model->output.out, 0};
+    multiply_all(worker, &output, 1, &x, kept);
+    mine = share(worker, model->cap > 0 ? (int64_t)kept * model->output.out : 0);
+    for (int64_t i = mine.first; i < mine.last; i++) step->logits[i] = model->cap * tanhf(step->logits[i] / model->cap);
+}
+
+static void run(const Worker *worker, void *context) {
+    const Work *w = context;
+    embed(worker, w);
+    for (int layer = 0; layer < w->model->layers; layer++) block_step(worker, w, layer);
+    write_logits(worker, w);
+}
+
+/* A new token sees the earlier tokens of its row, the new ones included. */
+static TokenView view_of(const LmCache *cache, int64_t row, int each, int t) {
+    int length = cache->lengths ? cache->lengths[row] : cache->length, place = length - each + t;
+    int64_t list = row * cache->stride;
+    return (TokenView){list, cache->lists[list + place], place, (cache->firsts ? cache->firsts[row] : cache->first) + place};
+}
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static int make_prepared(Prepared *made, int64_t tokens, int64_t in) {
+    in = (in + BLOCK - 1) / BLOCK * BLOCK;
+    int64_t scales = tokens * (in / BLOCK) * sizeof(BlockScale);
+    *made = (Prepared){calloc(tokens * in, sizeof(float)), malloc(tokens * in), malloc(scales), in};
+    return made->floats && made->bytes && made->scales;
+}
+
+static void free_prepared(Prepared *made) { free(made->floats), free(made->bytes), free(made->scales); }
+
+/* New tokens of all rows -> logits. 0, or 1 where memory ran out. */
+PUBLIC int EXPORT(lm_step)(const LmModel *model, const LmCache *cache, const LmStep *step) {
+    int64_t N = step->tokens, D = model->dim, Q = 0, K = 0, V = 0, mixed = 0, inner = 0, scores = 0;
+    for (int l = 0; l < model->layers; l++) {
+        const LmAttention *a = &model->blocks[l].attention;
+        Q = most(Q, a->heads * a->key_dim), K = most(K, a->kv_heads * a->key_dim), V = most(V, a->kv_heads * a->value_dim);
+        mixed = most(mixed, a->heads * a->value_dim), inner = most(inner, model->blocks[l].feed_forward.outer.in);
+        scores = most(scores, attention_memory(a, cache->length));
+    }
+    Work w = {.model = model, .cache = cache, .step = step, .score_size = (scores + 15) / 16 * 16};
+    float *floats = malloc(sizeof(float) * (N * (2 * D + Q + K + V) + step->threads * w.score_size));
+    w.views = malloc(sizeof(TokenView) * N);
+    int ok = make_prepared(&w.normed, most(N, step->threads), most(D, mixed)) & make_prepared(&w.mixed, N, mixed);
+    ok &= make_prepared(&w.inner, N, inner) & (floats && w.views);
+    if (ok) {
+        int each = N / step->rows;
+        w.x = floats, w.y = w.x + N * D, w.q = w.y + N * D, w.k = w.q + N * Q, w.v = w.k + N * K, w.scores = w.v + N * V;
+        for (int t = 0; t < N; t++) w.views[t] = view_of(cache, t / each, each, t % each);
+        run_parallel(step->threads, run, &w);
+    }
+    free(floats), free(w.views), free_prepared(&w.normed), free_prepared(&w.mixed), free_prepared(&w.inner);
+    return !ok;
+}
+
+/* --- one matrix --- */
+
+/* The kind that a format of GGUF becomes; -1: none. */
+PUBLIC int EXPORT(lm_kind)(int format) { return kind_of(format); }
+
+PUBLIC int64_t EXPORT(lm_panel_bytes)(int kind, int in) { return panel_bytes(kind, in); }
+
+static void pack_share(const Worker *worker, void *context) {
+    const Packing *packing = context;
+    Range mine = share(worker, (packing->out + LANES - 1) / LANES);
+    for (int64_t p = mine.first; p < mine.last; p++) pack_panel(packing, p);
+}
+
+/* Rows (out, columns) of one of GGUF's formats -> panels, which are zeros before. */
+PUBLIC void EXPORT(lm_pack)(const uint8_t *rows, int64_t row_bytes, int format, int out, int columns, uint8_t *panels, int threads) {
+    Packing packing = {rows, panels, row_bytes, format, out, columns};
+    run_parallel(threads, pack_share, &packing);
+}
+
+/* x (N, in) -> y (N, out) by one thread; `bytes` and `scales` have room for all vectors, or are NULL: nothing is rounded. */
+PUBLIC void EXPORT(lm_product)(const Matrix *matrix, const float *x, int8_t *bytes, BlockScale *scales, float *y, int count) {
+    Product product = {matrix, y, matrix->out, 0};
+    Vectors vectors = {x, bytes, scales};
+    for (int64_t t = 0; t < (bytes ? count : 0); t++)
+        quantise_vector(x + t * matrix->in, matrix->in, bytes + t * matrix->in, scales + t * (matrix->in / BLOCK));
+    for (int p = 0; p < panels_of(matrix); p++) product_panel(&product, p, &vectors, count);
+}
+
+/* One row of a matrix as floats. */
+PUBLIC void EXPORT(lm_row)(const Matrix *matrix, int row, float *into) { expand_row(matrix, row, into); }

@@ -1,0 +1,428 @@
+"""The engine of language models whose matrices are quantised: the structures of lm.h, and a Stepper that uses them.
+
+Matrices stay in their blocks (nn/quantised.py): they are packed from the run's memory-mapped file, and a network in
+memory as floats is not needed. Those that are not quantised are packed as floats. A step rounds the vectors that meet a
+matrix to bytes, or with `exact` nothing; then keys and values are float32, too.
+
+    B rows, T tokens, V vocabulary, O outputs, I inputs
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.decode.settings import Prompts, Settings
+from clearhead.engines.native.engine import SLOTS, NativeEngine, NativeState, SlotPool
+from clearhead.engines.native.layout import CNorm, CResidual, TokenVectors
+from clearhead.engines.native.library import Library, ThreadChooser, cores
+from clearhead.errors import ConfigError, ShapeError, TextError
+from clearhead.models.build import smaller_window
+from clearhead.models.lm import LanguageModel
+from clearhead.nn import EncoderBlock, FeedForwardLayer, MultiHeadAttention, NoNorm, ParallelBlock, Residual
+from clearhead.nn.attention import Fused
+from clearhead.nn.embedding import SoftCap
+from clearhead.nn.norm import NativeNorm, NormForm
+from clearhead.nn.positions import PositionForm, RelativePositions, Rotary
+from clearhead.nn.quantised import BLOCK, FORMATS, Quantised
+from clearhead.nn.scores import CappedScore, Score, dot_scale
+
+LANES = 16  # outputs of a panel
+ALIGNED = 64  # bytes: panels begin at a line of the cache
+FLOAT32 = 0  # GGUF's number of the format
+NORMS = {"none": 0, "layer": 1, "rms": 2}  # the codes of the C side
+ACTIVATIONS = {"relu": 0, "gelu": 1, "gelu_tanh": 2, "quick_gelu": 3, "silu": 4}
+
+# --- the structures of lm.h and quant.h ---
+
+
+def _each(kind: Any, *names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names]
+
+
+class CMatrix(ctypes.Structure):
+    """A matrix in panels."""
+
+    _fields_ = (*_each(c_void_p, "panels", "bias"), ("stride", c_int64), *_each(c_int32, "inputs", "outputs", "kind"))
+
+
+class CLmAttention(ctypes.Structure):
+    """One attention layer."""
+
+    _fields_ = (
+        *_each(CMatrix, "query", "key", "value", "output"),
+        *_each(CNorm, "query_norm", "key_norm"),
+        *_each(c_void_p, "sin", "cos", "bias"),
+        *_each(c_int32, "heads", "kv_heads", "key_dim", "value_dim", "rotated", "positions", "window"),
+        *_each(c_float, "scale", "cap"),
+    )
+
+
+class CLmFeedForward(ctypes.Structure):
+    """One feed-forward layer."""
+
+    _fields_ = (*_each(CMatrix, "inner", "gate", "outer"), ("activation", c_int32))
+
+
+class CLmBlock(ctypes.Structure):
+    """One block."""
+
+    _fields_ = (
+        *_each(CResidual, "around_attention", "around_feed_forward"),
+        *(("attention", CLmAttention), ("feed_forward", CLmFeedForward)),
+    )
+
+
+class CLmModel(ctypes.Structure):
+    """The whole model."""
+
+    _fields_ = (
+        *(("blocks", POINTER(CLmBlock)), ("final_norm", CNorm)),
+        *_each(CMatrix, "table", "output"),
+        ("positions", c_void_p),
+        *_each(c_float, "scale", "cap"),
+        *_each(c_int32, "layers", "dim", "parallel"),
+    )
+
+
+class CLmCache(ctypes.Structure):
+    """Keys and values of the tokens that were read, in slots."""
+
+    _fields_ = (
+        *_each(c_void_p, "keys", "values", "lists", "lengths", "firsts"),
+        ("slots", c_int64),
+        *_each(c_int32, "length", "stride", "first", "window", "half"),
+    )
+
+
+class CLmSeen(ctypes.Structure):
+    """One head of one layer whose weights are wanted."""
+
+    _fields_ = (*_each(c_int32, "layer", "head"), ("weights", c_void_p))
+
+
+class CLmStep(ctypes.Structure):
+    """The tokens of one step, and what is wanted of it."""
+
+    _fields_ = (
+        *_each(c_void_p, "ids", "logits", "seen"),
+        *_each(c_int32, "rows", "tokens", "last", "exact", "seen_count", "threads"),
+    )
+
+
+# --- from modules to structures ---
+
+
+class LmLayout:
+    """The structures of one language model, and the memory that they point to."""
+
+    def __init__(self, network: LanguageModel, matrices: Mapping[str, Quantised], library: Library):
+        self.network, self.library = network, library
+        self._matrices = dict(matrices)  # until they are packed: then their file need not be in memory
+        self._memory: list[object] = []
+        self._names = {id(part): name for name, part in network.named_modules()}
+        blocks: list[EncoderBlock] = list(network.stack.blocks)  # type: ignore[arg-type]
+        self.layers: list[MultiHeadAttention] = [block.self_attention for block in blocks]
+        self.blocks = (CLmBlock * len(blocks))(*map(self._block, blocks))
+        table = network.tokens.tokens.table
+        self.table = self._matrix(f"{self._names[id(table)]}.weight", table.weight)
+        self.output = self._output(network.output.linear, tied=network.output.linear.weight is table.weight)
+        self._matrices.clear()
+        self.vectors = TokenVectors(network.tokens, concatenated=network.config.position_concat)
+        self.reached, self._lock = 0, Lock()
+        self.model = self.reach(64)
+
+    def reach(self, length: int) -> CLmModel:
+        """The model with tables of positions for at least this length.
+
+        Longer tables make a new structure: another thread may still compute with the old one.
+        """
+        with self._lock:
+            if length > self.reached:
+                limit = self.vectors.embed.positions.max_length
+                if limit is not None and length > limit:
+                    raise ShapeError(f"a text of {length} tokens is longer than the model's table of {limit} positions")
+                self.reached = 2 * length if limit is None else min(2 * length, limit)
+                self.model = self._with_tables(self.reached)
+            return self.model
+
+    def _with_tables(self, length: int) -> CLmModel:
+        blocks = type(self.blocks).from_buffer_copy(self.blocks)
+        tables: dict[int, tuple[int | None, ...]] = {}  # blocks that see equally far share them
+        for block, layer in zip(blocks, self.layers, strict=True):
+            relative, own = layer.relative, block.attention
+            if id(relative) not in tables:
+                form = position_form(relative, length)
+                assert form is not None
+                pairs = 0 if form.sin is None else form.sin.size(1)
+                addresses = (x if x is None else self._keep(x) for x in (form.sin, form.cos, form.bias))
+                tables[id(relative)] = (*addresses, 2 * pairs)
+            own.sin, own.cos, own.bias, own.rotated = tables[id(relative)]
+            own.positions = length
+        self._memory.append(blocks)
+        self.vectors.reach(length)
+        network, cap = self.network, self.network.output.cap
+        return CLmModel(
+            blocks=blocks,
+            final_norm=self._norm(network.stack.norm),
+            table=self.table,
+            output=self.output,
+            positions=self.vectors.structure().positions,
+            scale=network.tokens.tokens.scale,
+            cap=cap.cap if isinstance(cap, SoftCap) else 0.0,
+            layers=len(blocks),
+            dim=network.config.dim,
+            parallel=isinstance(network.stack.blocks[0], ParallelBlock),
+        )
+
+    def _block(self, block: EncoderBlock) -> CLmBlock:
+        around = map(self._residual, (block.residual1, block.residual2))
+        return CLmBlock(*around, self._attention(block.self_attention), self._feed_forward(block.feed_forward))
+
+    def _attention(self, layer: MultiHeadAttention) -> CLmAttention:
+        scale, cap = scale_and_cap(layer.kernel.score, layer.key_dim)
+        return CLmAttention(
+            *map(self._linear, (layer.query, layer.key, layer.value, layer.output)),
+            query_norm=self._norm(layer.query_norm),
+            key_norm=self._norm(layer.key_norm),
+            heads=layer.heads,
+            kv_heads=layer.kv_heads,
+            key_dim=layer.key_dim,
+            value_dim=layer.value_dim,
+            window=layer.window or 0,
+            scale=scale,
+            cap=cap,
+        )
+
+    def _feed_forward(self, part: FeedForwardLayer) -> CLmFeedForward:
+        form = part.native_form()
+        assert form is not None
+        gate = CMatrix() if form.gate is None else self._linear(form.gate)
+        return CLmFeedForward(self._linear(form.inner), gate, self._linear(form.outer), ACTIVATIONS[form.activation])
+
+    def _residual(self, around: Residual) -> CResidual:
+        form = around.native_form()
+        assert form is not None
+        norms = {"before": form.before, "inside": form.inside, "after": form.after}
+        return CResidual(**{where: self._norm(norm) for where, norm in norms.items() if norm is not None})
+
+    def _norm(self, norm: nn.Module) -> CNorm:
+        form = norm_form(norm)
+        assert form is not None
+        gain, shift = (None if x is None else self._keep(x) for x in (form.gain, form.shift))
+        return CNorm(gain, shift, form.eps, NORMS[form.kind])
+
+    def _output(self, part: nn.Linear, tied: bool) -> CMatrix:
+        if not tied:
+            return self._linear(part)
+        output = CMatrix.from_buffer_copy(self.table)
+        output.bias = None if part.bias is None else self._bias(part.bias)
+        return output
+
+    def _linear(self, part: nn.Linear) -> CMatrix:
+        matrix = self._matrix(f"{self._names[id(part)]}.weight", part.weight)
+        if part.bias is not None:
+            matrix.bias = self._bias(part.bias)
+        return matrix
+
+    def _matrix(self, name: str, weight: Tensor) -> CMatrix:
+        """A matrix (O, I) in panels: its blocks as they are stored, or its floats."""
+        blocks = self._matrices.get(name)
+        rows = weight.detach().contiguous().view(torch.uint8) if blocks is None else blocks.rows.contiguous()
+        code = FLOAT32 if blocks is None else FORMATS[blocks.format].code
+        outputs, inputs = weight.shape
+        kind, padded = self.library.clearhead_lm_kind(code), -(-inputs // BLOCK) * BLOCK
+        self.library.clearhead_lm_panel_bytes.restype = c_int64
+        stride = self.library.clearhead_lm_panel_bytes(kind, padded)
+        panels = aligned_zeros(-(-outputs // LANES) * stride)
+        self._memory.append(panels)
+        self.library.clearhead_lm_pack(
+            *(c_void_p(rows.data_ptr()), c_int64(rows.stride(0)), code, outputs, inputs),
+            *(c_void_p(panels.data_ptr()), cores()),
+        )
+        return CMatrix(panels.data_ptr(), None, stride, padded, outputs, kind)
+
+    def _bias(self, bias: Tensor) -> int:
+        padded = torch.zeros(-(-len(bias) // LANES) * LANES)
+        padded[: len(bias)] = bias.detach()
+        return self._keep(padded)
+
+    def _keep(self, tensor: Tensor) -> int:
+        """The address of a copy that lives as long as the layout."""
+        own = tensor.detach().float().clone(memory_format=torch.contiguous_format)
+        self._memory.append(own)
+        return own.data_ptr()
+
+
+def aligned_zeros(size: int) -> Tensor:
+    """(size,) bytes that begin at a line of the cache."""
+    memory = torch.zeros(size + ALIGNED, dtype=torch.uint8)
+    return memory[-memory.data_ptr() % ALIGNED :]
+
+
+def norm_form(norm: nn.Module) -> NormForm | None:
+    """The native form of a norm; None: it has none that is known here."""
+    form = norm.native_form() if isinstance(norm, NativeNorm) else None
+    return form if form is not None and form.kind in NORMS else None
+
+
+def position_form(relative: RelativePositions, length: int) -> PositionForm | None:
+    """The tables of a position scheme; here rotary positions may rotate a part of a head."""
+    return Rotary.native_form(relative, length) if isinstance(relative, Rotary) else relative.native_form(length)
+
+
+def scale_and_cap(score: Score, key_dim: int) -> tuple[float | None, float]:
+    """The factor of the dot product (None: the score is another), and what limits it, or 0."""
+    cap = score.cap if isinstance(score, CappedScore) else 0.0
+    return dot_scale(score.score if isinstance(score, CappedScore) else score, key_dim), cap
+
+
+# --- the engine ---
+
+
+@dataclass(frozen=True)
+class SeenHead:
+    """A head of a layer whose attention weights a step hands out."""
+
+    layer: int
+    head: int
+
+
+class LmEngine(NativeEngine):
+    """A language model with quantised matrices, as a Stepper."""
+
+    def __init__(
+        self,
+        network: LanguageModel,
+        library: Library,
+        matrices: Mapping[str, Quantised],
+        *,
+        exact: bool = False,
+        threads: int | None = None,
+    ):
+        self.network, self.library, self.exact, self.threads = network, library, exact, ThreadChooser(threads)
+        self.layout = LmLayout(network, matrices, library)  # type: ignore[assignment]
+        self.vectors, self.vocabulary_size = self.layout.vectors, network.output.linear.out_features
+        self.max_length = network.decoder_input.positions.max_length
+
+    @staticmethod
+    def unsupported_features(network: Any) -> list[str]:
+        """Why a network has no quantised steps; empty where it has."""
+        return list(_unsupported(network))
+
+    @torch.inference_mode()
+    def start(self, *_source: Tensor, window: int | None = None) -> NativeState:
+        layers, one = len(self.layout.layers), self.layout.layers[0]
+        dtype = torch.float32 if self.exact else torch.float16
+        sizes = (one.kv_heads * size for size in (one.key_dim, one.value_dim))
+        pool = SlotPool(*(torch.empty(layers, SLOTS, size, dtype=dtype) for size in sizes))
+        window = smaller_window(self.network.config.window, window)
+        return NativeState(pool, torch.empty(1, 64, dtype=torch.int32), window)
+
+    def step(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
+        logits, _ = self._step(ids, state, last=False)
+        return logits, state
+
+    def step_last(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
+        """What `step` returns, with the logits after the last token only: (B, 1, V)."""
+        logits, _ = self._step(ids, state, last=True)
+        return logits, state
+
+    def step_seeing(
+        self, ids: Tensor, state: NativeState, heads: Sequence[SeenHead]
+    ) -> tuple[Tensor, list[Tensor], NativeState]:
+        """What `step` returns, with the weights (B, T, S) of some heads, S keys from the first that is kept."""
+        for each in heads:
+            layer = self.layout.layers[each.layer] if 0 <= each.layer < len(self.layout.layers) else None
+            if layer is None or not 0 <= each.head < layer.heads:
+                raise ConfigError(f"there is no layer {each.layer} with a head {each.head}; both count from 0")
+        logits, weights = self._step(ids, state, last=False, heads=heads)
+        return logits, weights, state
+
+    @torch.inference_mode()
+    def _step(
+        self, ids: Tensor, state: NativeState, last: bool, heads: Sequence[SeenHead] = ()
+    ) -> tuple[Tensor, list[Tensor]]:
+        rows, tokens = ids.shape
+        self._check_rows(rows, state)
+        if not rows * tokens:
+            return torch.empty(rows, 0 if tokens == 0 else 1, self.vocabulary_size), []
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= self.vectors.count:
+            wrong = low if low < 0 else high
+            raise TextError(f"there is no token {wrong}: the model knows {self.vectors.count}, counted from 0")
+        read = state.length if state.unequal is None else int(state.unequal.lengths.max())
+        model = self.layout.reach(read + tokens)  # a text that is too long is refused before the state changes
+        if rows > len(state.lists):  # a language model starts with one row for all
+            state.lists = state.lists.expand(rows, -1).clone()
+        state.extend(rows, tokens)
+        cache, own = self._lm_cache(state), ids.to(torch.int32).contiguous()
+        logits = torch.empty(rows, 1 if last else tokens, self.vocabulary_size)
+        weights = [torch.empty(rows, tokens, cache.length) for _ in heads]
+        wanted = zip(heads, weights, strict=True)
+        seen = (CLmSeen * len(heads))(*(CLmSeen(each.layer, each.head, w.data_ptr()) for each, w in wanted))
+        with self.threads.choose(rows * tokens) as trial:
+            step = CLmStep(
+                *(own.data_ptr(), logits.data_ptr(), ctypes.addressof(seen)),
+                *(rows, rows * tokens, last, self.exact, len(heads), trial.threads),
+            )
+            failed = self.library.clearhead_lm_step(*map(ctypes.byref, (model, cache, step)))
+        if failed:
+            raise MemoryError(f"out of memory in a step of {rows * tokens} tokens")
+        return logits, weights
+
+    def _lm_cache(self, state: NativeState) -> CLmCache:
+        """The structure of a state that has slots for the new tokens."""
+        pool, unequal = state.pool, state.unequal
+        return CLmCache(
+            *(x.data_ptr() for x in (pool.keys, pool.values, state.lists)),
+            *((None, None) if unequal is None else (unequal.counts.data_ptr(), unequal.firsts.data_ptr())),
+            pool.keys.size(1),
+            state.length - state.first if unequal is None else int(unequal.counts.max()),
+            *(state.lists.size(1), state.first, state.window or 0, pool.keys.dtype == torch.float16),
+        )
+
+    def can_search(self, _state: NativeState, _prompts: Prompts, _settings: Settings) -> bool:
+        return False
+
+
+def _unsupported(network: Any) -> Iterator[str]:
+    if not isinstance(network, LanguageModel):
+        yield "it is not a language model of Transformer blocks"
+        return
+    weight = next(network.parameters())
+    if weight.device.type != "cpu" or weight.dtype != torch.float32:
+        yield f"it computes in {weight.dtype} on {weight.device}"
+    if not network.tokens.is_sum or not network.tokens.positions.is_added:
+        yield "token vectors that are more than token and position"
+    if type(network.output.transform) is not nn.Identity:
+        yield "a layer before the output"
+    for part in network.stack.modules():
+        if isinstance(part, MultiHeadAttention):
+            yield from _unsupported_attention(part)
+        if isinstance(part, RelativePositions) and position_form(part, 1) is None:
+            yield f"the positions {part.scheme}"
+        if isinstance(part, Residual):
+            form = part.native_form()
+            norms = () if form is None else (form.before, form.inside, form.after)
+            if form is None or any(norm is not None and norm_form(norm) is None for norm in norms):
+                yield f"the placement or norm of {type(part).__name__}"
+        if isinstance(part, FeedForwardLayer):
+            feed = part.native_form()
+            if feed is None or feed.activation not in ACTIVATIONS:
+                yield "an activation of its own"
+
+
+def _unsupported_attention(part: MultiHeadAttention) -> Iterator[str]:
+    softmax = isinstance(part.kernel, Fused) or part.kernel.normalize is Fused.normalize
+    if not softmax or scale_and_cap(part.kernel.score, part.key_dim)[0] is None:
+        yield "a custom attention score or normalisation"
+    if any(not isinstance(norm, NoNorm) and norm_form(norm) is None for norm in (part.query_norm, part.key_norm)):
+        yield "a custom norm of queries and keys"

@@ -1,0 +1,184 @@
+/* Products of quantised matrices: see quant.h for the formats, lanes.h for what the processor does. */
+
+#ifndef CLEARHEAD_MULTIPLY_H
+#define CLEARHEAD_MULTIPLY_H
+
+#include <math.h>
+
+#include "lanes.h"
+
+enum { PARTS = LANES / WIDTH }; /* registers of one panel */
+
+static const int QUANT_BYTES[KINDS] = {4 * BLOCK * LANES, BLOCK * LANES / 2, BLOCK * LANES / 2,
+                                       BLOCK * LANES,     BLOCK * LANES / 2, BLOCK * LANES};
+static const int SCALE_BYTES[KINDS] = {0, 2 * LANES, 4 * LANES, 2 * LANES, 8 * LANES, 12 * LANES};
+
+/* The sums of a block are taken off where q counts from below zero. */
+static inline __attribute__((always_inline)) int offset_of(const int kind) {
+    return kind == Q4_0 ? 8 : kind == Q8_0 || kind == Q8_F ? BYTE_OFFSET : 0;
+}
+
+static inline int is_nibbles(const int kind) { return kind == Q4_0 || kind == Q4_1 || kind == Q4_F; }
+
+/* One vector as bytes. */
+static void quantise_vector(const float *x, int in, int8_t *bytes, BlockScale *scales) {
+    for (int b = 0; b < in / BLOCK; b++, x += BLOCK, bytes += BLOCK, scales++) {
+        float largest = 0;
+        for (int i = 0; i < BLOCK; i++) largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
+        float factor = largest > 0 ? 127.0f / largest : 0;
+        int32_t low = 0, high = 0, whole[BLOCK];
+        for (int i = 0; i < BLOCK; i++) whole[i] = (int32_t)rintf(x[i] * factor);
+        for (int i = 0; i < BLOCK; i++) bytes[i] = (int8_t)whole[i];
+        for (int i = 0; i < BLOCK / 2; i++) low += whole[i], high += whole[BLOCK / 2 + i];
+        float scale = largest / 127.0f;
+        *scales = (BlockScale){scale, scale * (low + high), {low, high}};
+    }
+}
+
+/* --- vectors as bytes --- */
+
+/* d and m of one block for the part of a panel; d[1] only of Q8_F, m only of kinds that have one. */
+static inline __attribute__((always_inline)) void load_scales(const int kind, const uint8_t *at, int part, vec *d, vec *m) {
+    const float *floats = (const float *)at + part * WIDTH;
+    *m = all(0);
+    if (kind == Q4_F) d[0] = load(floats), *m = load(floats + LANES);
+    else if (kind == Q8_F) d[0] = load(floats), d[1] = load(floats + LANES), *m = load(floats + 2 * LANES);
+    else d[0] = halves(at + 2 * part * WIDTH);
+    if (kind == Q4_1) *m = halves(at + 2 * (LANES + part * WIDTH));
+}
+
+/* The 8 groups of one block, of the part of a panel. */
+static inline __attribute__((always_inline)) void load_groups(const int kind, const uint8_t *at, int part, Bytes *groups) {
+    at += 4 * WIDTH * part;
+    if (is_nibbles(kind))
+        _Pragma("GCC unroll 4") for (int j = 0; j < GROUPS / 2; j++)
+            load_nibbles(at + 4 * LANES * j, &groups[2 * j], &groups[2 * j + 1]);
+    else
+        _Pragma("GCC unroll 8") for (int g = 0; g < GROUPS; g++) groups[g] = load_bytes(at + 4 * LANES * g);
+}
+
+static inline __attribute__((always_inline)) void byte_tile(
+    const int kind, const Matrix *matrix, const uint8_t *panel, const int8_t *bytes, const BlockScale *scales, float *y,
+    const int tokens) {
+    int blocks = matrix->in / BLOCK;
+    const uint8_t *all_scales = panel + (int64_t)blocks * QUANT_BYTES[kind];
+    for (int part = 0; part < PARTS; part++) {
+        vec sums[TILE];
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) sums[t] = all(0);
+        for (int b = 0; b < blocks; b++) {
+            vec d[2], m;
+            Bytes groups[GROUPS];
+            load_scales(kind, all_scales + b * SCALE_BYTES[kind], part, d, &m);
+            load_groups(kind, panel + b * QUANT_BYTES[kind], part, groups);
+            _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+                const BlockScale *own = scales + (int64_t)t * blocks + b;
+                const int8_t *x = bytes + (int64_t)t * matrix->in + b * BLOCK;
+                int32_t off = offset_of(kind);
+                if (kind == Q8_F) {
+                    vec low = byte_sums(groups, x, GROUPS / 2, -off * own->half[0]);
+                    vec high = byte_sums(groups + GROUPS / 2, x + BLOCK / 2, GROUPS / 2, -off * own->half[1]);
+                    sums[t] += own->scale * d[0] * low + own->scale * d[1] * high + own->sum * m;
+                } else {
+                    int32_t start = off ? -off * (own->half[0] + own->half[1]) : 0;
+                    vec whole = is_nibbles(kind) ? nibble_sums(groups, x, start) : byte_sums(groups, x, GROUPS, start);
+                    sums[t] += own->scale * d[0] * whole;
+                    if (kind == Q4_1 || kind == Q4_F) sums[t] += own->sum * m;
+                }
+            }
+        }
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) store(y + t * LANES + part * WIDTH, sums[t]);
+    }
+}
+
+/* --- vectors as floats --- */
+
+/* One block of the part of a panel as floats: (BLOCK, WIDTH), as its definition rounds them. */
+static inline __attribute__((always_inline)) void expand_block(const int kind, const uint8_t *quants, const uint8_t *scales,
+                                                               int part, vec *w) {
+    vec d[2], m;
+    if (kind == F32) {
+        for (int i = 0; i < BLOCK; i++) w[i] = load((const float *)quants + i * LANES + part * WIDTH);
+        return;
+    }
+    load_scales(kind, scales, part, d, &m);
+    quants += 4 * WIDTH * part;
+    _Pragma("GCC unroll 8") for (int g = 0; g < GROUPS; g++) {
+        ints four;
+        memcpy(&four, quants + 4 * LANES * (is_nibbles(kind) ? g / 2 : g), sizeof four);
+        _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) {
+            ints q = is_nibbles(kind) ? four >> (8 * i + 4 * (g & 1)) & 15 : four << (24 - 8 * i) >> 24;
+            vec whole = __builtin_convertvector(kind == Q4_0 ? q - 8 : q, vec);
+            vec scaled = (kind == Q8_F && g >= GROUPS / 2 ? d[1] : d[0]) * whole;
+            w[4 * g + i] = kind == Q4_0 || kind == Q8_0 ? scaled : scaled + m;
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void float_tile(
+    const int kind, const Matrix *matrix, const uint8_t *panel, const float *x, float *y, const int tokens) {
+    int blocks = matrix->in / BLOCK;
+    const uint8_t *all_scales = panel + (int64_t)blocks * QUANT_BYTES[kind];
+    for (int part = 0; part < PARTS; part++) {
+        vec sums[TILE];
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) sums[t] = all(0);
+        for (int b = 0; b < blocks; b++) {
+            vec w[BLOCK];
+            expand_block(kind, panel + (int64_t)b * QUANT_BYTES[kind], all_scales + b * SCALE_BYTES[kind], part, w);
+            for (int i = 0; i < BLOCK; i++)
+                _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++)
+                    sums[t] += x[(int64_t)t * matrix->in + b * BLOCK + i] * w[i];
+        }
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) store(y + t * LANES + part * WIDTH, sums[t]);
+    }
+}
+
+/* --- any kind, any number of vectors --- */
+
+#define TILE_OF(KIND, N)                                                                                                 \
+    if (x->bytes && KIND != F32) byte_tile(KIND, matrix, panel, x->bytes + first * matrix->in, scales, y, N);            \
+    else float_tile(KIND, matrix, panel, x->floats + first * matrix->in, y, N);
+
+#define KERNEL(KIND)                                                                                                     \
+    static int tile_##KIND(const Matrix *matrix, const uint8_t *panel, const Vectors *x, int64_t first, int count,       \
+                           float *y) {                                                                                   \
+        const BlockScale *scales = x->scales + first * (matrix->in / BLOCK);                                             \
+        if (count >= TILE) { TILE_OF(KIND, TILE) return TILE; }                                                          \
+        if (count >= 4 && TILE > 4) { TILE_OF(KIND, 4) return 4; }                                                       \
+        if (count >= 2) { TILE_OF(KIND, 2) return 2; }                                                                   \
+        TILE_OF(KIND, 1)                                                                                                 \
+        return 1;                                                                                                        \
+    }
+
+KERNEL(F32) KERNEL(Q4_0) KERNEL(Q4_1) KERNEL(Q8_0) KERNEL(Q4_F) KERNEL(Q8_F)
+
+typedef int Kernel(const Matrix *, const uint8_t *, const Vectors *, int64_t, int, float *);
+static Kernel *const KERNELS[KINDS] = {tile_F32, tile_Q4_0, tile_Q4_1, tile_Q8_0, tile_Q4_F, tile_Q8_F};
+
+/* `count` vectors from `first` on, by one panel -> y (count, LANES), with the bias. */
+static void multiply(const Matrix *matrix, int panel, const Vectors *x, int64_t first, int count, float *y) {
+    const uint8_t *from = matrix->panels + panel * matrix->stride;
+    for (int done = 0; done < count;)
+        done += KERNELS[matrix->kind](matrix, from, x, first + done, count - done, y + done * LANES);
+    if (matrix->bias)
+        for (int t = 0; t < count; t++)
+            for (int i = 0; i < LANES; i++) y[t * LANES + i] += matrix->bias[panel * LANES + i];
+}
+
+/* --- rows --- */
+
+#define EXPAND(KIND)                                                                                                     \
+    case KIND: expand_block(KIND, panel + (int64_t)b * QUANT_BYTES[KIND], scales + b * SCALE_BYTES[KIND], part, w); break;
+
+/* One row of a matrix as floats. */
+static void expand_row(const Matrix *matrix, int row, float *into) {
+    int blocks = matrix->in / BLOCK, part = row % LANES / WIDTH, lane = row % WIDTH;
+    const uint8_t *panel = matrix->panels + row / LANES * matrix->stride;
+    const uint8_t *scales = panel + (int64_t)blocks * QUANT_BYTES[matrix->kind];
+    for (int b = 0; b < blocks; b++) {
+        vec w[BLOCK];
+        switch (matrix->kind) { EXPAND(F32) EXPAND(Q4_0) EXPAND(Q4_1) EXPAND(Q8_0) EXPAND(Q4_F) EXPAND(Q8_F) }
+        for (int i = 0; i < BLOCK; i++) into[b * BLOCK + i] = w[i][lane];
+    }
+}
+
+#endif
