@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from clearhead.data import read
 from clearhead.errors import ConfigError, ProbeError, ShapeError, nearest
 from clearhead.look.record import rounded
-from clearhead.look.render.figure import SLIDE, Figure
+from clearhead.look.render.figure import SLIDE, Figure, fit_title
 from clearhead.look.render.terminal import show_heights, show_table
 from clearhead.look.render.text import coloured_text
 from clearhead.look.units import (
@@ -24,7 +24,7 @@ from clearhead.look.units import (
     RankedUnit,
     activations,
     direction,
-    rank_units,
+    rank_held_out,
     unit_layers,
     windows,
 )
@@ -72,7 +72,7 @@ class Cells(View):
     @property
     def caption(self) -> str:
         best = self.ranking[0] if self.ranking else None
-        follows = f", follows {best.feature}: correlation {best.correlation:.2f}" if best else ""
+        follows = f", follows {best.feature}: correlation {_measured(best):.2f}" if best else ""
         return f"{self.layer}, unit {self.unit}{follows}"
 
     @property
@@ -92,11 +92,15 @@ class Cells(View):
     def show(self, console: Console) -> None:
         show_heights(console, self.tokens, self.values, self.caption)
         if self.ranking:
-            rows = [(each.layer, each.unit, each.feature, f"{each.correlation:.3f}") for each in self.ranking[:SHOWN]]
-            show_table(console, ("layer", "unit", "feature", "correlation"), rows)
+            rows = [
+                (each.layer, each.unit, each.feature, f"{_measured(each):.3f}", f"{each.correlation:.3f}")
+                for each in self.ranking[:SHOWN]
+            ]
+            show_table(console, ("layer", "unit", "feature", "correlation", "where chosen"), rows)
 
     def figure(self, width: float = SLIDE) -> Figure:
-        return coloured_text(self.tokens, self.values, title=self.caption, label="activation", width=width)
+        title = fit_title(self.caption, width, self.model)
+        return coloured_text(self.tokens, self.values, title=title, label="activation", width=width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +134,11 @@ class DirectionCells(View):
         return coloured_text(self.tokens, self.values, title=self.title, label=self.direction.feature, width=width)
 
 
+def _measured(unit: RankedUnit) -> float:
+    """Its correlation on text that it was not chosen on, where there was enough text for both."""
+    return unit.correlation if unit.held_out is None else unit.held_out
+
+
 def cells(
     network: nn.Module,
     inputs: Sequence[Tensor],
@@ -149,7 +158,7 @@ def cells(
 def _ranking(model: Model, options: ViewOptions) -> list[RankedUnit]:
     """The units that follow the feature, or any feature; the best first."""
     ids, tokens = _measured_text(model, options)
-    found = rank_units(model.network, windows(ids, tokens, max(1, min(WINDOW, len(ids)))))
+    found = rank_held_out(model.network, ids, tokens, WINDOW)
     return [each for each in found if options.feature in (None, each.feature)]
 
 

@@ -77,7 +77,7 @@ function showComponents(element, data, model) {
     const colours = view.palette();
     view.figure.replaceChildren(h("div", { class: "st-components" },
       data.components.map((component, number) => tile(component, data.shares[number], number, colours))));
-    view.say("Blue pixels add to a component, orange pixels subtract from it.");
+    view.say("Blue pixels add to a component, red pixels subtract from it.");
   }
 
   view.redraw();

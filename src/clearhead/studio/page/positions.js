@@ -1,11 +1,12 @@
 // Position vectors as a heatmap, and the dot product of two positions by their distance.
 
 import { post } from "./api.js";
-import { plot } from "./plot.js";
+import { plot } from "./views/plot.js";
 import { debounce, resultPanel } from "./shared.js";
 import { menu, partLabel, slider } from "./views/controls.js";
-import { h } from "./views/dom.js";
+import { h, roomIn } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
+import { signedLegend } from "./views/legend.js";
 import { extent, format } from "./views/numbers.js";
 
 export const NAME = "Positions";
@@ -19,8 +20,9 @@ const LENGTHS = [16, 32, 48, 64, 96, 128];
 
 export function open(element, state, studio) {
   const { place, load, element: panel } = resultPanel();
+  const asked = state.base ?? state.width ?? state.length; // of sinusoidal positions
   const request = {
-    model: state.model ?? SINUSOIDAL, base: Number(state.base ?? 10000), width: Number(state.width ?? 64), length: Number(state.length ?? 64),
+    model: state.model ?? (asked ? SINUSOIDAL : studio.models(fits)[0]?.name ?? SINUSOIDAL), base: Number(state.base ?? 10000), width: Number(state.width ?? 64), length: Number(state.length ?? 64),
   };
   const tools = h("div", { class: "st-choices", role: "group", "aria-label": "Which positions" });
   let [data, view] = [null, null];
@@ -40,7 +42,7 @@ export function open(element, state, studio) {
   const refreshSoon = debounce(60, refresh);
 
   function drawChoices() {
-    const sources = [[SINUSOIDAL, "sinusoidal"], ...studio.models(fits).map(({ name }) => [name, `of ${name}`])];
+    const sources = [...studio.models(fits).map(({ name }) => [name, `of ${name}`]), [SINUSOIDAL, "sinusoidal, of any base"]];
     const sliderFor = (name, text, values) => slider(text, values.length - 1, nearestIndex(values, request[name]),
       (index) => values[index].toLocaleString("en"), (index) => refreshSoon({ [name]: values[index] }));
     tools.replaceChildren(
@@ -54,11 +56,12 @@ export function open(element, state, studio) {
     title(view.heading, [name], vectors ? `${vectors.length} positions, each a vector of ${vectors[0].length} numbers`
       : `${scheme}: applied inside the heads, so there are no vectors; shown is the effect of the distance on a score`);
     const colours = view.palette();
-    const size = Math.min(760, Math.max(280, (view.figure.clientWidth - 40) / 2));
+    const size = Math.min(760, Math.max(280, (roomIn(view.figure) - 40) / 2));
     const table = vectors ?? products[0];
+    const legend = signedLegend(colours, extent(table) || 1);
     const axes = vectors ? "rows: positions, columns: vector entries" : "rows: queries, columns: keys";
     view.figure.replaceChildren(
-      h("div", {}, partLabel(axes), heatmap(table, size, colours, view.say)),
+      h("div", {}, partLabel(axes), heatmap(table, size, colours, view.say), legend),
       h("div", {}, partLabel("dot product of two positions by their distance"),
         plot(byDistance.slice(0, 4).map((values, head) => ({ name: byDistance.length > 1 ? `head ${head}` : "", points: values.map((value, x) => [x, value]) })),
           { width: size, height: 300, x: "distance", y: "mean product" })));
@@ -79,7 +82,7 @@ function nearestIndex(values, target) {
 function heatmap(table, width, colours, say) {
   const [rows, columns] = [table.length, table[0].length];
   const canvas = h("canvas", { width: columns, height: rows, class: "st-heatmap", role: "img",
-    "aria-label": `${rows} by ${columns} numbers as colours: orange below zero, blue above` });
+    "aria-label": `${rows} by ${columns} numbers as colours: red below zero, blue above` });
   canvas.style.width = `${width}px`;
   canvas.style.height = `${Math.min(420, width * Math.max(0.5, rows / columns))}px`;
   const context = canvas.getContext("2d");

@@ -1,9 +1,9 @@
 // Train a model: start, watch, pause, resume, stop and compare runs.
 
 import { get, post, put } from "./api.js";
-import { plot } from "./plot.js";
+import { plot } from "./views/plot.js";
 import { button, menu, partLabel, slider, toggle } from "./views/controls.js";
-import { h } from "./views/dom.js";
+import { h, roomIn } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
 import { mount } from "./views/heads.js";
 import { format } from "./views/numbers.js";
@@ -169,7 +169,7 @@ export function open(element, state, studio) {
   function drawRuns() {
     const runs = chosen.map((name) => details.get(name)).filter(Boolean);
     title(view.heading, [runs.map(({ name }) => name).join(", ")], runs.map(summary).join(" · "));
-    const width = Math.max(300, Math.min(900, view.figure.clientWidth * (view.figure.clientWidth > 900 ? 0.58 : 1)));
+    const width = Math.max(300, Math.min(900, roomIn(view.figure) * (view.figure.clientWidth > 900 ? 0.58 : 1)));
     view.figure.replaceChildren(
       h("div", {}, partLabel("Loss: training as a line, held-out examples as dots"),
         plot(runs.flatMap((run, number) => curves(run, number, runs.length > 1)), { width, height: 300, x: "step", y: "loss" })),

@@ -7,6 +7,7 @@ import { findModel, inputBar, inputText, noModel, resultPanel } from "./shared.j
 import { button, partLabel, toggle } from "./views/controls.js";
 import { h } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
+import { amountLegend } from "./views/legend.js";
 import { format, percent, visible } from "./views/numbers.js";
 
 export const NAME = "What if";
@@ -50,8 +51,8 @@ export function open(element, state, studio) {
   }
 
   /** Draw switches for the whole model, for each layer and for each head. */
-  function drawSwitches({ layers, heads }) {
-    const whole = WHOLE.map(([name, text]) => toggle(text, off[name], (on) => change({ [name]: on })));
+  function drawSwitches({ whole: present, layers, heads }) {
+    const whole = WHOLE.filter(([name]) => present.includes(name)).map(([name, text]) => toggle(text, off[name], (on) => change({ [name]: on })));
     const layerSwitches = layers.map((name) => toggle(name, off.layers.includes(name), (on) => flip("layers", name, on)));
     const rows = Object.entries(heads).map(([name, count]) => h("tr", {}, h("th", { scope: "row" }, name),
       Array.from({ length: count }, (_, head) => h("td", {}, headSwitch(`${name}:${head}`, `${name}, head ${head}`)))));
@@ -80,7 +81,8 @@ export function open(element, state, studio) {
     const colours = view.palette();
     title(view.heading, [readsImage ? "the image" : data.text], comparison(data, off));
     view.figure.replaceChildren(
-      column("Original", data.original, data, colours), column(nameOf(off), data.changed, data, colours));
+      column("Original", data.original, data, colours), column(nameOf(off), data.changed, data, colours),
+      amountLegend(colours, ["0 %", "100 % likely"], 1, colours.share));
     view.say("The stronger the colour of a token, the more probable the model finds it.");
   }
 
