@@ -21,6 +21,13 @@ DOCUMENTS: dict[str, Any] = {
     "beam": documents.beam,
     "patches": documents.image_look,
     "cells": documents.cells,
+    "scaling": documents.scaling,
+    "induction": documents.induction,
+    "importance": documents.importance,
+    "lens": documents.lens,
+    "relevance": documents.relevance,
+    "gradients": documents.gradients,
+    "flow": documents.flow,
 }
 EVIL = '</script><img src=x onerror="window.hurt = true">&"\'`${1}'
 

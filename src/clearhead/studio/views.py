@@ -1,12 +1,14 @@
-"""The models of the Studio, and the data of each view as the view modules of `clearhead.look` read it."""
+"""The data of each view, as the view modules of `clearhead.look` read it."""
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import torch
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
 from pydantic import Field
 
 from clearhead.look.look import Look
@@ -20,6 +22,7 @@ from clearhead.nn import SinusoidalPositions
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.inputs import ModelName, RequestBody, ServiceDep
 from clearhead.serve.registry import ServedModel
+from clearhead.serve.worker import answers
 from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
 from clearhead.tasks.base.predictor import Predictor
 from clearhead.tasks.words import WordVectors
@@ -32,36 +35,6 @@ Word = Annotated[str, Field(min_length=1, max_length=60)]
 CONTINUED = 24  # tokens that a language model adds where its generation is shown
 WINDOW = 256  # tokens over which units are compared with features
 FLOW_TOKENS = 32  # of a text whose flow is shown
-
-
-# --- the models ---
-
-
-@router.get("/models")
-async def models(service: ServiceDep) -> list[Document]:
-    """Every model, with what it reads, what it can do, and inputs to try."""
-    return [_describe(served) for served in service.models.values()]
-
-
-def _describe(served: ServedModel) -> Document:
-    predictor, network, sizes = served.model, served.model.network, served.model.meta.sizes
-    found: Document = {
-        "name": served.name,
-        "task": predictor.task,
-        "title": predictor.title if predictor.about is None else predictor.about.title,
-        "verb": predictor.verb,
-        "reads": predictor.reads,
-        "generates": predictor.generates,
-        "continues": predictor.generates and continues_text(served),
-        "attends": any("attention" in name for name, _ in network.named_modules()),
-        "writes": predictor.generates,
-        "parameters": sum(each.numel() for each in network.parameters()),
-        "examples": predictor.examples(),
-        "passage": predictor.passage(),
-    }
-    if predictor.reads == "image":
-        found["image"] = {"side": sizes.height, "channels": sizes.channels}
-    return found
 
 
 # --- one input ---
@@ -105,15 +78,17 @@ def greedy_look(served: ServedModel, item: Any, target: str | None = None) -> Lo
 
 
 @router.post("/look")
-async def look(body: LookBody, request: Request, service: ServiceDep) -> Document:
+async def look(body: LookBody, request: Request, service: ServiceDep) -> Response:
     """The tokens and the attention weights of every layer and head, for the output that Play shows."""
     served = service.get(body.model)
     item = await read_input(body, served)
 
-    def compute() -> Document:
-        return {**greedy_look(served, item, body.target or None).to_json(), "model": served.name}
+    def compute() -> bytes:
+        seen = greedy_look(served, item, body.target or None)
+        return json.dumps({**seen.to_json(), "model": served.name}, ensure_ascii=False).encode()
 
-    return await compute_json(request, served, compute)
+    [content] = await answers(request, served.call(compute), served.limits.seconds)
+    return Response(content, media_type="application/json")
 
 
 @router.post("/steps")

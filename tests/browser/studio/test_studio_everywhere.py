@@ -10,7 +10,10 @@ import pytest
 
 from .conftest import Go, StudioPage, settled, until
 
-VIEWS = ["play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train"]
+VIEWS = [
+    "play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train", "chat",
+    "models", "rollout", "flow", "lens", "relevance", "gradients", "induction", "importance", "scaling",
+]  # fmt: skip
 SAVING = ["play", "heads", "words"]  # those of the page, and one of the package's views
 EVIL = '<img src=x onerror="window.hurt = true"></script><script>window.hurt = true</script>'
 

@@ -27,8 +27,8 @@ export const GLOSSARY = {
 
 const WORDS = new RegExp(`\\b(${Object.keys(GLOSSARY).sort((one, other) => other.length - one.length).join("|")})(s|es)?\\b`, "gi");
 
-/** A text in which the first of each of these words explains itself: a list of strings and elements. */
-export function explained(text) {
+/** A text in which the first of each of these words explains itself: a list of strings and elements; `reachable` by Tab. */
+export function explained(text, reachable = true) {
   const seen = new Set();
   const parts = [];
   let end = 0;
@@ -36,7 +36,7 @@ export function explained(text) {
     const term = found[1].toLowerCase();
     if (seen.has(term)) continue;
     seen.add(term);
-    parts.push(text.slice(end, found.index), h("abbr", { class: "st-term", tabindex: 0, title: GLOSSARY[term] }, found[0]));
+    parts.push(text.slice(end, found.index), h("abbr", { class: "st-term", tabindex: reachable ? 0 : null, title: GLOSSARY[term] }, found[0]));
     end = found.index + found[0].length;
   }
   return [...parts, text.slice(end)];

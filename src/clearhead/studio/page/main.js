@@ -8,9 +8,11 @@ import { viewPages } from "./view-pages.js";
 
 import * as beam from "./beam.js";
 import * as cells from "./cells.js";
+import * as chat from "./chat.js";
 import * as heads from "./heads.js";
 import * as image from "./image.js";
 import * as learn from "./learn.js";
+import * as modelsPage from "./models.js";
 import * as play from "./play.js";
 import * as positions from "./positions.js";
 import * as steps from "./steps.js";
@@ -23,10 +25,10 @@ import { commandPalette } from "./palette.js";
 import { presentation } from "./present.js";
 import { tourCard } from "./tour.js";
 
-const VIEWS = { play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train, ...viewPages };
+const VIEWS = { play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train, chat, models: modelsPage, ...viewPages };
 const GROUPS = [
   ["Learn", ["learn"]],
-  ["Use", ["play"]],
+  ["Use", ["play", "chat", "models"]],
   ["See attention", ["heads", "steps", "rollout", "flow", "induction", "scaling"]],
   ["Explain an answer", ["what-if", "lens", "relevance", "gradients", "beam", "image"]],
   ["See what it knows", ["words", "positions", "cells", "importance"]],
@@ -85,7 +87,7 @@ function show() {
   }
   const body = h("div", { class: `st-view st-${known}` });
   main.replaceChildren(
-    h("header", { class: "st-heading" }, h("h1", {}, VIEWS[known].NAME), h("p", {}, explained(VIEWS[known].ABOUT))), ...welcome(), body);
+    h("header", { class: "st-heading" }, h("h1", {}, VIEWS[known].NAME), h("p", {}, explained(VIEWS[known].ABOUT, false))), ...(known === "play" ? welcome() : []), body);
   open.page = VIEWS[known].open(body, state, studio);
   setTimeout(() => { open.complete = true; }, 0); // what a view sets while it opens is no change of the user's
   card.replaceChildren(...tourCard(state.tour, studio), ...lessonPanel(state.lesson, studio));

@@ -7,7 +7,7 @@ const MOST = 12; // entries shown
 /** A palette over `commands()` [{name, hint, run}]: {open}. */
 export function commandPalette(commands) {
   let [found, chosen] = [[], 0];
-  const input = h("input", { class: "st-input", "aria-label": "Find a view, a lesson, a model or an example", autocomplete: "off", spellcheck: "false", placeholder: "Find anything…", role: "combobox", "aria-expanded": "true", "aria-controls": "st-found" });
+  const input = h("input", { class: "st-input", "aria-label": "Find anything", autocomplete: "off", spellcheck: "false", placeholder: "Find anything…", role: "combobox", "aria-expanded": "true", "aria-controls": "st-found" });
   const list = h("ul", { id: "st-found", role: "listbox", "aria-label": "Found" });
   const dialog = h("dialog", { class: "st-palette", "aria-label": "Command palette" }, input, list);
 

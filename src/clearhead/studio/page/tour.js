@@ -16,7 +16,7 @@ export const STOPS = [
     text: "In the encoder all words attend to each other. Each small square is a head; select some and compare their patterns." },
   { at: ["steps", { text: CAR, kind: "decoder.cross", layer: "1", head: "2", query: "3", step: "0" }], name: "One query, step by step",
     text: "A query is compared with each key by a dot product. Press play and follow score, scale, softmax, weight and sum with the real numbers." },
-  { at: ["what-if", { text: "I know that you know that he knows.", off: '{"scale":true}' }], name: "Why 1/√dₖ",
+  { at: ["what-if", { text: "She likes coffee but he likes tea.", off: '{"scale":true}' }], name: "Why 1/√dₖ",
     text: "Without the scale the scores are several times larger, and the softmax almost picks a single key. Compare the loss with the original." },
   { at: ["positions", { base: "10000", width: "64" }], name: "The position of a word",
     text: "Attention by itself ignores order. Waves of many lengths distinguish the positions, and their dot product falls with the distance. Move the base N." },
