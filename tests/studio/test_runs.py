@@ -244,5 +244,5 @@ def test_further_settings_are_arguments_of_the_command(make: Callable[[str], Run
     runs = make(FAILURE)
     name = runs.start("lm", "builtin", "tiny", 10, settings=["model.layers=3", "data.kind=text"])
     assert runs.record(name).words[-2:] == ("model.layers=3", "data.kind=text")
-    with pytest.raises(RunError, match="'--out' is not a setting: write key=value, for example model.layers=2"):
+    with pytest.raises(RunError, match=r"'--out' is not a setting: write key=value, for example model\.layers=2"):
         runs.start("lm", "builtin", "tiny", 10, settings=["--out"])

@@ -46,7 +46,7 @@ function open(view, { reads, mount, fits, methods, asks, route }, element, state
   if (!models.length) return element.append(noModel("fits this view"));
   const model = findModel(models, state.model);
   const { place, load, element: panel } = resultPanel();
-  const request = { text: inputText(model, state.text), method: state.method ?? methods?.[0], query: state.query };
+  const request = { text: inputText(model, state.text), method: state.method ?? methods?.[0], query: state.query ?? (asks && model.generates && !model.continues ? 1 : undefined) }; // the last answer, where a text ends, says least
   let [shown, chosen] = [null, parseJson(state.at)];
 
   function refresh(changes = {}) {
@@ -74,7 +74,7 @@ function open(view, { reads, mount, fits, methods, asks, route }, element, state
   const onModel = (name) => studio.go(view, { model: name });
   const onSubmit = (text) => {
     chosen = {};
-    refresh({ text, query: undefined });
+    refresh({ text, query: asks && model.generates && !model.continues ? 1 : undefined });
   };
   element.append(reads
     ? inputBar({ models, model, text: request.text, action: "Look", more, onModel, onSubmit }).element

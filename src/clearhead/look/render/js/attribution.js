@@ -5,7 +5,7 @@
 import { menu, partLabel, shareList } from "./controls.js";
 import { clamp, h, roomIn } from "./dom.js";
 import { frame, handle, title } from "./frame.js";
-import { signedLegend } from "./legend.js";
+import { amountLegend, signedLegend } from "./legend.js";
 import { extent, format, visible } from "./numbers.js";
 import { patchName } from "./shares.js";
 import { imageOf, patchSurface } from "./surface.js";
@@ -23,7 +23,11 @@ export function attribution(name, label, about) {
       view.tools.replaceChildren(...(data.rows.length > 1 && options.onChange ? [menu("Answer", answers, String(data.query), pick)] : []));
       const colours = view.palette();
       const most = extent(data.values) || 1;
-      view.figure.replaceChildren(data.image ? picture(most) : text(colours, most), signedLegend(colours, most), h("p", { class: "ch-note" }, about), strongest());
+      const signed = data.values.some((value) => value < 0);
+      const paint = (value) => (signed ? colours.signed(value / most) : colours.share(value / most));
+      const legend = signed && !data.image ? signedLegend(colours, most, ["against it", "for it"])
+        : amountLegend(colours, ["nothing", `most: ${format(most)}`], 1, colours.share);
+      view.figure.replaceChildren(data.image ? picture(most) : text(colours, paint), legend, h("p", { class: "ch-note" }, about), strongest());
       view.say("");
     }
 
@@ -32,9 +36,9 @@ export function attribution(name, label, about) {
       options.onChange(chosen); // a listener loads the numbers of this answer
     }
 
-    function text(colours, most) {
+    function text(colours, paint) {
       const word = (token, place) => {
-        const fill = colours.signed(data.values[place] / most);
+        const fill = paint(data.values[place]);
         const say = () => view.say(`${visible(token)}: ${format(data.values[place])}`);
         return h("span", { class: "ch-chip", dir: "auto", title: format(data.values[place]), style: { background: fill, color: colours.inkOn(fill) }, onpointerenter: say }, visible(token));
       };

@@ -23,7 +23,7 @@ const NOTES = {
   "decoder.self": "Each row is the word that was just read. It may look at itself and at the words before it.",
   "decoder.cross": "Each row is the word that is about to be written. What looks at the input is the decoder, which has read only the words before it.",
 };
-const SIDES = { "decoder.cross": { query: "about to be written", key: "is looked at" } };
+const SIDES = { "decoder.cross": { query: "to be written", key: "is looked at" } };
 
 /** Show the heads of a Look in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
