@@ -15,9 +15,10 @@ export const fits = ({ continues }) => continues;
 
 const MAX_TEMPERATURE = 15; // tenths
 const LONGEST = 200; // tokens of an answer
+const STARTERS = ["Who are you?", "Tell me about the sea.", "Where do you come from?"];
 
 export function open(element, state, studio) {
-  const models = [...studio.models(fits)].sort((one, other) => Number(other.chats) - Number(one.chats));
+  const models = [...studio.models(fits)].sort((one, other) => Number(other.chats) - Number(one.chats) || other.parameters - one.parameters);
   if (!models.length) return element.append(noModel("is a language model"));
   const model = findModel(models, state.model);
   const { place, load, element: panel } = resultPanel();
@@ -32,9 +33,12 @@ export function open(element, state, studio) {
 
   function send(event) {
     event.preventDefault();
-    if (!input.value.trim()) return;
-    messages = [...messages, { role: "user", content: input.value.trim() }];
+    if (input.value.trim()) begin(input.value.trim());
     input.value = "";
+  }
+
+  function begin(content) {
+    messages = [...messages, { role: "user", content }];
     answer([]);
   }
 
@@ -91,6 +95,7 @@ export function open(element, state, studio) {
   function draw() {
     const colours = palette(element.closest(".clearhead"));
     place.replaceChildren(
+      messages.length ? "" : h("div", { class: "st-starters" }, h("p", {}, "Say something, or begin with"), STARTERS.map((text) => button(text, () => begin(text)))),
       h("ol", { class: "st-chat", "aria-label": "Conversation" }, messages.map((message, index) => bubble(message, index === messages.length - 1, colours))),
       ...(selected === null ? [] : [inspector(colours)]));
     stop.disabled = !running;

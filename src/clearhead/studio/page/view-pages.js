@@ -17,9 +17,10 @@ import { mount as mountScaling } from "./views/scaling.js";
 const transformer = ({ attends, reads }) => attends && reads === "text";
 const languageModel = ({ attends, continues }) => attends && continues;
 
-/** The views: `reads` tells whether a view needs a text, `methods` between what it lets one choose. */
+/** The views: `reads` tells whether a view needs a text, `methods` between what it lets one choose, `usual` what it opens with,
+ * `waits` the button that starts what takes long. */
 const VIEWS = {
-  rollout: { NAME: "Rollout", reads: true, mount: mountPatches, fits: transformer, route: "look",
+  rollout: { NAME: "Rollout", reads: true, mount: mountPatches, fits: transformer, route: "look", usual: { kind: "encoder.self" },
     ABOUT: "Attention through all layers together: from which words of the input each word at the top was mixed." },
   flow: { NAME: "Flow", reads: true, mount: mountFlow, fits: transformer, methods: ["mean", "max", "min"],
     ABOUT: "Every attention weight as a pipe: how much could flow from each input word to each word at the top." },
@@ -31,7 +32,7 @@ const VIEWS = {
     ABOUT: "What one answer owes to each word of the input, measured without looking at attention at all." },
   induction: { NAME: "Induction", reads: false, mount: mountInduction, fits: languageModel,
     ABOUT: "Heads that find where a word stood before and look at what followed it: that is how a model repeats." },
-  importance: { NAME: "Importance", reads: false, mount: mountImportance, fits: ({ attends }) => attends, methods: ["gradient", "ablation"],
+  importance: { NAME: "Importance", reads: false, mount: mountImportance, fits: ({ attends }) => attends, methods: ["gradient", "ablation"], waits: "Measure (takes up to a minute)",
     ABOUT: "How much worse the model gets without each head, measured on examples that it was not trained on." },
   scaling: { NAME: "Scaling", reads: false, mount: mountScaling, fits: ({ attends }) => attends,
     ABOUT: "Why scores are divided by √d: without it, long vectors let one key take all the weight before anything is learned." },
@@ -41,13 +42,13 @@ const VIEWS = {
 export const viewPages = Object.fromEntries(Object.entries(VIEWS).map(([view, about]) =>
   [view, { ...about, open: (element, state, studio) => open(view, about, element, state, studio) }]));
 
-function open(view, { reads, mount, fits, methods, asks, route }, element, state, studio) {
+function open(view, { reads, mount, fits, methods, asks, route, waits, usual = {} }, element, state, studio) {
   const models = studio.models(fits);
   if (!models.length) return element.append(noModel("fits this view"));
   const model = findModel(models, state.model);
   const { place, load, element: panel } = resultPanel();
   const request = { text: inputText(model, state.text), method: state.method ?? methods?.[0], query: state.query ?? (asks && model.generates && !model.continues ? 1 : undefined) }; // the last answer, where a text ends, says least
-  let [shown, chosen] = [null, parseJson(state.at)];
+  let [shown, chosen] = [null, { ...usual, ...parseJson(state.at) }];
 
   function refresh(changes = {}) {
     Object.assign(request, changes);
@@ -70,15 +71,16 @@ function open(view, { reads, mount, fits, methods, asks, route }, element, state
     return studio.set({ at: JSON.stringify(next) });
   }
 
-  const more = methods ? [choice("Method", methods.map((name) => [name, name]), request.method, (method) => refresh({ method }))] : [];
+  const more = methods ? [choice("Method", methods.map((name) => [name, name]), request.method, (method) => { request.method = method; if (!waits) refresh(); })] : [];
+  if (waits) more.push(h("button", { type: "button", class: "st-go", onclick: () => refresh() }, waits));
   const onModel = (name) => studio.go(view, { model: name });
   const onSubmit = (text) => {
-    chosen = {};
+    chosen = { ...usual };
     refresh({ text, query: asks && model.generates && !model.continues ? 1 : undefined });
   };
   element.append(reads
     ? inputBar({ models, model, text: request.text, action: "Look", more, onModel, onSubmit }).element
     : h("div", { class: "st-bar" }, modelMenu(models, model, onModel), h("div", { class: "st-more" }, more)), panel);
-  refresh();
+  if (!waits || state.at) refresh();
   return { close: () => shown?.destroy() };
 }
