@@ -191,6 +191,23 @@ def gradients() -> dict[str, Any]:
     return attribution("gradients")
 
 
+def positions() -> dict[str, Any]:
+    """Seven positions of six numbers."""
+    vectors = [[math.sin(place / 3 ** (entry / 2)) for entry in range(6)] for place in range(7)]
+    products = [[sum(a * b for a, b in zip(one, other, strict=True)) for other in vectors] for one in vectors]
+    by_distance = [[1.0 / (1 + distance) for distance in range(7)]]
+    shown = {"vectors": vectors, "products": [products], "by_distance": by_distance, "similarity": products}
+    return {"format": "clearhead-positions-1", "scheme": "sinusoidal", **shown}
+
+
+def history() -> dict[str, Any]:
+    """Cross-attention at three evaluations."""
+    visible = torch.ones(len(TARGET), len(SOURCE), dtype=torch.bool)
+    films = [weights(visible, seed=seed).tolist() for seed in (5, 6, 7)]
+    attention = {"decoder.cross": {"rows": TARGET, "columns": SOURCE, "weights": films}}
+    return {"format": "clearhead-history-1", "steps": [10, 20, 40], "attention": attention}
+
+
 def flow() -> dict[str, Any]:
     """The flow between five tokens; its rows do not sum to 1."""
     shares = [[1.0 / (1 + abs(row - column)) for column in range(5)] for row in range(5)]

@@ -171,7 +171,11 @@ def test_the_flow_of_a_long_text_is_refused(ask: Ask) -> None:
 
 
 def test_a_unit_is_measured_on_text_that_it_was_not_chosen_on(ask: Ask) -> None:
-    found = ask("cells", model="writer", text="First Line\n  second one\nThird and Fourth\nA house (of water)\nin the old Door\nbread\n")
+    found = ask(
+        "cells",
+        model="writer",
+        text="First Line\n  second one\nThird and Fourth\nA house (of water)\nin the old Door\nbread\n",
+    )
     best = found["ranking"][0]
     assert best["held_out"] is not None
     assert best["held_out"] != best["correlation"]

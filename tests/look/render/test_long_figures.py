@@ -57,7 +57,11 @@ def test_a_lens_of_a_long_sentence_has_answers_and_a_note() -> None:
 def test_a_title_never_runs_out_of_the_figure() -> None:
     for width in (COLUMN, SLIDE):
         figure = heatmap(
-            torch.rand(2, 3), WORDS[:2], WORDS[:3], title=fit_title("m " * 300, width, "n " * 300), width=width
+            torch.rand(2, 3),
+            WORDS[:2],
+            WORDS[:3],
+            title=fit_title("the red car " * 50, width, "Where does it look? " * 50),
+            width=width,
         )
         figure.fig.draw_without_rendering()
         drawn = figure.fig.axes[0]._left_title

@@ -2,10 +2,10 @@
 
 import { get, post, put, remove } from "./api.js";
 import { plot } from "./views/plot.js";
-import { button, menu, partLabel, slider, toggle } from "./views/controls.js";
+import { button, menu, partLabel, toggle } from "./views/controls.js";
 import { h, roomIn } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
-import { mount } from "./views/heads.js";
+import { mount } from "./views/history.js";
 import { format } from "./views/numbers.js";
 
 export const NAME = "Train";
@@ -13,7 +13,6 @@ export const ABOUT = "Start a run and watch it learn. It continues when you clos
 
 const INTERVAL = 1500; // milliseconds between two updates
 const NAMES = { finish: "use as it is" }; // of actions; others are called as they are
-const KINDS = ["encoder.self", "decoder.self", "decoder.cross"];
 
 export function open(element, state, studio) {
   const request = { task: state.task, size: state.size ?? "tiny", steps: Number(state.steps ?? 300), upload: state.upload ?? "", settings: state.settings ?? "" };
@@ -275,51 +274,27 @@ function logTail({ said: log }, open, onToggle) {
   return last ? details : "";
 }
 
-/** One kind of attention at one evaluation, with readable tokens. */
-function attentionAt({ rows, columns, weights }, kind, evaluation) {
-  const readable = (tokens) => tokens.map((token) => token.replaceAll("▁", " ").trim() || "·");
-  return { rows: readable(rows), columns: readable(columns), weights: weights[evaluation], causal: kind === "decoder.self" };
-}
-
 /** The attention of a fixed example at each evaluation: {element, follow, close}. */
 function attentionHistory(element) {
-  let [view, history, newest, shown, chosen] = [null, null, "", null, {}];
-  const tools = h("div", { class: "st-choices" });
-  const place = h("div", { class: "st-place" });
-  element.append(tools, place);
+  let [view, newest, chosen, count] = [null, "", {}, 0];
 
   async function follow({ name, metrics }) {
-    const count = metrics.filter(({ part }) => part === "validation").length;
-    if (!count || newest === `${name} ${count}`) return;
-    newest = `${name} ${count}`;
-    const atEnd = !history || shown === history.steps.length - 1;
+    const evaluations = metrics.filter(({ part }) => part === "validation").length;
+    if (!evaluations || newest === `${name} ${evaluations}`) return;
+    newest = `${name} ${evaluations}`;
     const found = await get(`/studio/api/runs/${encodeURIComponent(name)}/attention`).catch(() => null);
     if (!found?.steps.length) return clear();
-    history = found;
-    shown = atEnd || shown >= history.steps.length ? history.steps.length - 1 : shown;
-    draw(name);
+    if (chosen.step === count - 1) chosen = { ...chosen, step: undefined }; // stay at the newest
+    count = found.steps.length;
+    const data = { ...found, model: name };
+    if (view) view.update(data, chosen);
+    else view = mount(element, data, { chosen, onChange: (next) => { chosen = next; } });
   }
 
   /** Show nothing for a run without attention, instead of that of the previous run. */
   function clear() {
     view?.destroy();
-    [view, history] = [null, null];
-    tools.replaceChildren();
-  }
-
-  function draw(name) {
-    const { steps } = history;
-    tools.replaceChildren(slider("Attention of one held-out example at", steps.length - 1, shown,
-      (index) => `step ${steps[index].toLocaleString("en")}`, (index) => { shown = index; show(name); }));
-    show(name);
-  }
-
-  function show(name) {
-    const kinds = KINDS.filter((kind) => kind in history.attention);
-    const attention = Object.fromEntries(kinds.map((kind) => [kind, attentionAt(history.attention[kind], kind, shown)]));
-    const data = { format: "clearhead-look-1", model: name, text: `Step ${history.steps[shown].toLocaleString("en")}`, output: "", attention };
-    if (view) view.update(data, chosen);
-    else view = mount(place, data, { chosen, onChange: (next) => { chosen = next; } });
+    view = null;
   }
 
   return { element, follow, close: () => view?.destroy() };

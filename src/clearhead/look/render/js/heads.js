@@ -31,8 +31,9 @@ export function mount(element, data, options = {}) {
   let large = null;
   let grid = null;
   let both = false; // whether lines and matrix are shown beside each other
-  const saved = { json: () => data, picture: () => large };
+  const saved = { json: options.json ?? (() => data), picture: () => large };
   const view = frame(element, { name: "heads", label: "Attention heads", draw, ...saved }, options);
+  if (options.above) view.tools.before(options.above); // controls of a view that shows heads
 
   function choose(part) {
     chosen = { ...chosen, ...part };
