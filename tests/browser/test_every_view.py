@@ -32,9 +32,9 @@ DOCUMENTS: dict[str, Any] = {
     "history": documents.history,
 }
 WORD = {  # that the drawing of a view must have
-    "heads": "coche", "steps": "car", "beam": "auto", "patches": "", "cells": "T", "scaling": "64", "induction": "layer 1",
-    "importance": "head 2", "lens": "coche", "relevance": "car", "gradients": "car", "flow": "car", "positions": "distance",
-    "history": "coche",
+    "heads": "coche", "steps": "car", "beam": "auto", "patches": "", "cells": "T", "scaling": "64",
+    "induction": "layer 1", "importance": "head 2", "lens": "coche", "relevance": "car", "gradients": "car",
+    "flow": "car", "positions": "distance", "history": "coche",
 }  # fmt: skip
 EVIL = '</script><img src=x onerror="window.hurt = true">&"\'`${1}'
 
