@@ -148,6 +148,73 @@ def cells() -> dict[str, Any]:
     }
 
 
+def scaling() -> dict[str, Any]:
+    """The scale for keys of four sizes."""
+    sizes = (1, 4, 16, 64)
+    scaled = [{"size": size, "variance": 1.0, "largest": 0.2, "evenness": 0.9, "gradient": 0.3} for size in sizes]
+    plain = [{**row, "variance": float(row["size"]), "largest": 1 - 0.7 / row["size"]} for row in scaled]
+    return {"format": "clearhead-scaling-1", "keys": 32, "scaled": scaled, "plain": plain}
+
+
+def induction() -> dict[str, Any]:
+    """Two layers of three heads; head 1 of layer 1 repeats."""
+    scores = {"induction": [[0.02, 0.03, 0.01], [0.04, 0.91, 0.05]], "previous": [[0.8, 0.1, 0.1], [0.1, 0.1, 0.1]]}
+    rest = {"repeated": [[0.05] * 3] * 2, "chance": 0.021, "first": 5.2, "second": 1.3}
+    return {"format": "clearhead-induction-1", **scores, **rest}
+
+
+def importance() -> dict[str, Any]:
+    """By ablation: the model is better off without one head."""
+    heads = {"encoder.0.self": [0.3, -0.1, 0.02], "encoder.1.self": [0.1, 0.2, 0.0], "decoder.0.cross": [0.9, 0.4, 0.1]}
+    return {"format": "clearhead-importance-1", "method": "ablation", "loss": 1.7, "heads": heads}
+
+
+def lens() -> dict[str, Any]:
+    """Three answers after each of two layers and before them."""
+    layers = [[[[word, share], ["otro", 0.1]] for word in TARGET] for share in (0.2, 0.5, 0.9)]
+    numbers = {"probability": [[0.2] * 3, [0.5] * 3, [0.9] * 3], "rank": [[1, 0, 2], [0, 0, 1], [0, 0, 0]]}
+    return {"format": "clearhead-lens-1", "tokens": ["[START]", *TARGET[:2]], "layers": layers, **numbers}
+
+
+def attribution(name: str) -> dict[str, Any]:
+    """What the second of three answers rests on."""
+    shown = {"rows": TARGET, "query": 1, "tokens": SOURCE, "values": [0.1, -0.4, 0.9, 0.0, 0.2], "image": None}
+    text = {"model": "en-es", "text": "the red car", "output": "el coche rojo", "grid": None}
+    return {"format": f"clearhead-{name}-1", **text, **shown}
+
+
+def relevance() -> dict[str, Any]:
+    return attribution("relevance")
+
+
+def gradients() -> dict[str, Any]:
+    return attribution("gradients")
+
+
+def positions() -> dict[str, Any]:
+    """Seven positions of six numbers."""
+    vectors = [[math.sin(place / 3 ** (entry / 2)) for entry in range(6)] for place in range(7)]
+    products = [[sum(a * b for a, b in zip(one, other, strict=True)) for other in vectors] for one in vectors]
+    by_distance = [[1.0 / (1 + distance) for distance in range(7)]]
+    shown = {"vectors": vectors, "products": [products], "by_distance": by_distance, "similarity": products}
+    return {"format": "clearhead-positions-1", "scheme": "sinusoidal", **shown}
+
+
+def history() -> dict[str, Any]:
+    """Cross-attention at three evaluations."""
+    visible = torch.ones(len(TARGET), len(SOURCE), dtype=torch.bool)
+    films = [weights(visible, seed=seed).tolist() for seed in (5, 6, 7)]
+    attention = {"decoder.cross": {"rows": TARGET, "columns": SOURCE, "weights": films}}
+    return {"format": "clearhead-history-1", "steps": [10, 20, 40], "attention": attention}
+
+
+def flow() -> dict[str, Any]:
+    """The flow between five tokens; its rows do not sum to 1."""
+    shares = [[1.0 / (1 + abs(row - column)) for column in range(5)] for row in range(5)]
+    text = {"model": "en-es", "text": "the red car", "kind": "encoder.self"}
+    return {"format": "clearhead-flow-1", "tokens": SOURCE, "shares": shares, **text}
+
+
 def long_look(tokens: int = 64, layers: int = 4, heads: int = 12) -> dict[str, Any]:
     """As many tokens and heads as a view has to be quick at."""
     words = [f"w{number}" for number in range(tokens)]

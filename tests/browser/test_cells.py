@@ -11,7 +11,7 @@ def test_the_text_is_coloured_by_the_unit(show: Open) -> None:
     letters = page.locator(".ch-text span")
     assert "".join(letters.evaluate_all("all => all.map(one => one.textContent)")) == "To be,\nor not"
     colours = letters.evaluate_all("all => all.map(one => one.style.background)")
-    assert colours[0] == "rgb(176, 74, 0)"  # the deepest orange: the beginning of a line
+    assert colours[0] == "rgb(165, 21, 42)"  # the deepest red: the beginning of a line
     assert colours[3] == "rgb(244, 246, 249)"  # zero: neither
     assert colours[6] == "rgb(15, 85, 165)"  # the deepest blue: its end
 

@@ -16,7 +16,7 @@ from clearhead import look as package
 from clearhead.errors import ConfigError, ProbeError
 from clearhead.look.look import Look
 from clearhead.look.view import VIEWS, LookView, ViewOptions, show
-from clearhead.look.views.scaling import scaling
+from clearhead.look.views.scaling import Scaling, scaling
 
 TOKENS = ["the", "red", "car"]
 
@@ -49,12 +49,14 @@ def test_a_query_is_a_position_or_a_token() -> None:
         ViewOptions(query="bus").query_index(TOKENS)
 
 
-def test_a_view_is_saved_by_the_suffix_of_the_file(tmp_path: Path) -> None:
+def test_a_view_is_saved_by_the_suffix_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     view = scaling((2, 8), keys=3, queries=5)
     assert view.save(tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<?xml")
     assert json.loads(view.save(tmp_path / "a.json").read_text(encoding="utf-8")) == json.loads(
         json.dumps(view.to_json())
     )
+    assert "clearhead-scaling-1" in view.save(tmp_path / "a.html").read_text(encoding="utf-8")
+    monkeypatch.setattr(Scaling, "page", None)
     with pytest.raises(ConfigError, match=r"this view has no page: choose another suffix, or a view with a page: beam"):
         view.save(tmp_path / "a.html")
     with pytest.raises(ConfigError, match=r"cannot write .*a\.gif: choose a name that ends in \.svg, \.pdf, \.png, "):

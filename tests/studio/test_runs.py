@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.errors import RunError
+from clearhead.errors import ClearheadError, RunError
 from clearhead.studio.runs import Runs, attention
 from clearhead.tasks import TASKS
 
@@ -185,3 +185,64 @@ def test_the_tasks_that_can_be_trained_come_from_the_server(studio: TestClient) 
     assert set(tasks) == set(TASKS.names())
     assert (tasks["translate"]["title"], tasks["translate"]["needs"]) == ("A translator", "translation pairs")
     assert {name for name, task in tasks.items() if not task["upload"]} == {"vision", "caption"}
+
+
+def ended(runs: Runs) -> str:
+    name = start(runs)
+    until(lambda: runs.state(name) == "failed")
+    return name
+
+
+def test_a_run_without_a_checkpoint_is_not_offered_to_resume_and_says_why_it_failed(
+    make: Callable[[str], Runs],
+) -> None:
+    runs = make(FAILURE)
+    name = ended(runs)
+    assert runs.describe(name)["actions"] == ["delete"]
+    assert runs.describe(name)["why"] == "clearhead: no such file"
+    with pytest.raises(RunError, match=f"{name} has no checkpoint yet, so there is no model to use"):
+        runs.finish(name)
+
+
+def test_a_stopped_run_is_finished_at_its_checkpoint(make: Callable[[str], Runs], tmp_path: Path) -> None:
+    runs = make(FAILURE)
+    name = ended(runs)
+    (tmp_path / name / "checkpoints" / "step-00000140").mkdir(parents=True)
+    (tmp_path / name / "config.yaml").write_text("train:\n  max_steps: 700\n", encoding="utf-8")
+    assert runs.actions(name) == ["resume", "finish", "delete"]
+    runs.finish(name)
+    assert runs.record(name).words == ("resume", str(tmp_path / name))
+    assert runs.steps(name) == 140
+
+
+def test_a_run_that_ended_can_be_deleted(make: Callable[[str], Runs], tmp_path: Path) -> None:
+    runs = make(FAILURE)
+    name = ended(runs)
+    (tmp_path / name).mkdir(exist_ok=True)
+    runs.delete(name)
+    assert runs.names() == []
+    assert not (tmp_path / name).exists()
+    running = make(SLEEPER)
+    other = start(running)
+    with pytest.raises(RunError, match=rf"{other} is running, not stopped or failed or finished"):
+        running.delete(other)
+
+
+def test_an_upload_is_read_as_the_task_would_before_a_run_starts(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    pairs = runs.upload("pairs.tsv", "\n".join(f"we see {n}\tvemos {n}" for n in range(50)).encode())
+    found = runs.check_upload(pairs, "translate")
+    assert (found["kind"], found["train"] + found["validation"]) == ("pairs", 50)
+    assert found["first"][0] == "we see 0\tvemos 0"
+    broken = runs.upload("broken.tsv", b"no tab here\nnor here\n" * 9)
+    with pytest.raises(ClearheadError):
+        runs.start("translate", "builtin", "tiny", 10, upload=broken)
+    assert runs.names() == []
+
+
+def test_further_settings_are_arguments_of_the_command(make: Callable[[str], Runs]) -> None:
+    runs = make(FAILURE)
+    name = runs.start("lm", "builtin", "tiny", 10, settings=["model.layers=3", "data.kind=text"])
+    assert runs.record(name).words[-2:] == ("model.layers=3", "data.kind=text")
+    with pytest.raises(RunError, match=r"'--out' is not a setting: write key=value, for example model\.layers=2"):
+        runs.start("lm", "builtin", "tiny", 10, settings=["--out"])

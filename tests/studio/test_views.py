@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
 import pytest
 from starlette.testclient import TestClient
 
+import clearhead
 from clearhead import Predictor
 from clearhead.look.views.positions import positions
 from clearhead.nn import SinusoidalPositions
+from clearhead.studio.lessons import LESSONS
+from clearhead.studio.what_if import WhatIfBody, switched_off
 
 from .conftest import Ask
 
@@ -44,7 +48,7 @@ def test_models_are_described_by_what_they_can_do(studio: TestClient) -> None:
 
 def test_steps_are_those_of_the_look(ask: Ask, model: Find) -> None:
     place = {"kind": "decoder.cross", "layer": 1, "head": 2, "query": 0}
-    expected = model("translator").look(TEXT).steps(1, 2, 0, "decoder.cross").to_json()
+    expected = model("translator").look(TEXT, beam_width=1).steps(1, 2, 0, "decoder.cross").to_json()  # as in Play
     assert ask("steps", model="translator", text=TEXT, **place) == expected
 
 
@@ -70,8 +74,9 @@ def test_cells_show_the_requested_unit(ask: Ask) -> None:
     found = ask("cells", model="writer", text=text)
     assert "".join(found["tokens"]) == text.replace("(", "[UNK]").replace(")", "[UNK]")
     assert {"layer": found["layer"], "unit": found["unit"]}.items() <= found["ranking"][0].items()
-    other = ask("cells", model="writer", text=text, layer="decoder.1.hidden", unit=5)
-    assert (other["layer"], other["unit"]) == ("decoder.1.hidden", 5)
+    unit = 5 if found["unit"] != 5 else 6
+    other = ask("cells", model="writer", text=text, layer="decoder.1.hidden", unit=unit)
+    assert (other["layer"], other["unit"]) == ("decoder.1.hidden", unit)
     assert other["values"] != found["values"]
     assert ask("cells", model="critic", text=TEXT)[0] == 400
 
@@ -123,3 +128,68 @@ def test_every_idea_has_its_code(studio: TestClient) -> None:
     for idea in ideas:
         assert re.match(r"(@.+\n)*(def|class) ", idea["source"]), idea["title"]
         assert idea["file"].endswith(".py")
+
+
+def test_the_attention_is_that_of_the_answer_in_play(ask: Ask, model: Find) -> None:
+    found = ask("look", model="translator", text=TEXT)
+    assert found["output"] == model("translator").translate(TEXT, beam_width=1)
+    given = ask("look", model="translator", text=TEXT, target="bread and water")
+    assert given["output"] != found["output"] or given["tokens"] != found["tokens"]
+
+
+PAGES = {
+    "lens": ("translator", "clearhead-lens-1"),
+    "relevance": ("translator", "clearhead-relevance-1"),
+    "gradients": ("critic", "clearhead-gradients-1"),
+    "flow": ("translator", "clearhead-flow-1"),
+    "scaling": ("translator", "clearhead-scaling-1"),
+    "induction": ("writer", "clearhead-induction-1"),
+}
+
+
+@pytest.mark.parametrize("view", PAGES)
+def test_every_view_comes_as_its_page_reads_it(ask: Ask, view: str) -> None:
+    name, expected = PAGES[view]
+    found = ask("view", model=name, view=view, text=TEXT, form="page")
+    assert found["data"]["format"] == expected
+    assert set(found) == {"view", "data"}
+
+
+def test_the_relevance_of_another_answer(ask: Ask) -> None:
+    last = ask("view", model="translator", view="relevance", text=TEXT, form="page")["data"]
+    first = ask("view", model="translator", view="relevance", text=TEXT, form="page", query=0)["data"]
+    assert (first["query"], last["query"]) == (0, len(last["rows"]) - 1)
+    assert len(first["values"]) == len(first["tokens"])
+    assert first["values"] != last["values"]
+
+
+def test_the_flow_of_a_long_text_is_refused(ask: Ask) -> None:
+    status, sentence = ask("view", model="translator", view="flow", text="the old house " * 20, form="page")
+    assert status == 400
+    assert sentence.startswith("a flow of 6")
+    assert sentence.endswith("tokens takes minutes; the limit of the page is 32: shorten the text")
+
+
+def test_a_unit_is_measured_on_text_that_it_was_not_chosen_on(ask: Ask) -> None:
+    found = ask(
+        "cells",
+        model="writer",
+        text="First Line\n  second one\nThird and Fourth\nA house (of water)\nin the old Door\nbread\n",
+    )
+    best = found["ranking"][0]
+    assert best["held_out"] is not None
+    assert best["held_out"] != best["correlation"]
+    assert [abs(each["held_out"]) for each in found["ranking"]] == sorted(
+        (abs(each["held_out"]) for each in found["ranking"]), reverse=True
+    )
+
+
+def test_every_example_of_a_switch_changes_the_answer() -> None:
+    translator = clearhead.load("en-es")
+    off = {"scale": False, "mask": False, "positions": False, "layers": [], "heads": []}
+    shown = [(lesson.state["text"], json.loads(lesson.state["off"])) for lesson in LESSONS if lesson.view == "what-if"]
+    assert len(shown) == 3
+    for text, parts in shown:
+        whole = translator.translate(text, beam_width=1)
+        with switched_off(translator.network, WhatIfBody(model="en-es", text=text, **{**off, **parts})):
+            assert translator.translate(text, beam_width=1) != whole, parts

@@ -74,3 +74,10 @@ def test_an_unknown_part_is_one_sentence(ask: Ask) -> None:
     )
     assert ask("what-if", model="translator", text=TEXT, heads=["encoder.0.self:5"])[0] == 400
     assert ask("what-if", model="writer", text="a")[1] == "a text of one token has no next token to predict; write more"
+
+
+def test_only_what_a_model_has_can_be_switched_off(ask: Ask) -> None:
+    image = base64.b64encode(png()).decode()
+    assert ask("what-if", model="translator", text=TEXT)["parts"]["whole"] == ["scale", "mask", "positions"]
+    assert ask("what-if", model="eyes", image=image)["parts"]["whole"] == ["scale", "positions"]
+    assert ask("what-if", model="critic", text=TEXT)["parts"]["whole"] == ["scale", "positions"]

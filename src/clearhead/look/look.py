@@ -31,7 +31,7 @@ from clearhead.look.views.steps import Steps, steps
 PAGES = ("heads", "patches", "steps")  # of a look
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Look(LookRecord):
     """One input, the answer of the model, everything that was computed in between, and the views of it."""
 

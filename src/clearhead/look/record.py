@@ -57,7 +57,7 @@ class AttentionRecord:
         return self.weights[0].size(0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LookRecord:
     """One input, the answer of the model, and everything that was computed in between."""
 
@@ -75,6 +75,16 @@ class LookRecord:
     class_token: bool = False  # whether one stands before the patches or tokens
     network: nn.Module | None = field(default=None, repr=False)  # None if loaded from a file
     inputs: tuple[Tensor, ...] = field(default=(), repr=False)  # what the network was called with, each a batch of one
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{kind} {each.layers} × {each.heads}" for kind, each in self.attention.items())
+        answer = f" -> {self.output!r}" if self.output and self.output != self.text else ""
+        return f"<{type(self).__name__} of {self.model}: {self.text!r}{answer}; layers × heads: {kinds or 'none'}>"
+
+    @property
+    def caption(self) -> str:
+        """The model and the text, for a figure."""
+        return f"{self.model}: {self.text}" if self.text else self.model
 
     @property
     def weights(self) -> dict[str, list[Tensor]]:

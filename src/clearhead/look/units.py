@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -112,7 +112,8 @@ class RankedUnit:
     unit: int
     layer: str  # its probe: decoder.2.feed_forward.inner
     feature: str
-    correlation: float
+    correlation: float  # on the text that it was chosen on
+    held_out: float | None = None  # on text that it was not chosen on
 
 
 def unit_layers(model: nn.Module) -> list[str]:
@@ -152,6 +153,30 @@ def rank_units(
     if not sums:
         raise ShapeError("units cannot be ranked without a text; give at least one window")
     return _strongest([each for layer, total in sums.items() for each in _best(total, layer, count)], count)
+
+
+def rank_held_out(model: nn.Module, read: Sequence[Window], layers: Sequence[str] | None = None) -> list[RankedUnit]:
+    """Choose units on every second of some windows, and measure them on the others.
+
+    Of many units one always follows a short text well by chance; only the other half tells.
+    """
+    ranked = rank_units(model, read[::2], layers)
+    return measure_units(model, ranked, read[1::2]) if len(read) > 1 else ranked
+
+
+@torch.no_grad()
+def measure_units(model: nn.Module, ranked: Sequence[RankedUnit], windows: Iterable[Window]) -> list[RankedUnit]:
+    """The same units, each with its correlation on these windows as `held_out`; the best there first."""
+    sums: dict[str, _Sums] = {}
+    for inputs, known in windows:
+        with capture(model, *{each.layer for each in ranked}, stop=True) as seen:
+            model(*inputs)
+        values = torch.stack([each.flatten() for each in known.values()])  # (F, N)
+        for layer, units in seen.items():
+            sums.setdefault(layer, _Sums(list(known))).add(units.flatten(0, 1), values)
+    tables = {layer: dict(zip(total.features, total.correlation(), strict=True)) for layer, total in sums.items()}
+    found = [replace(each, held_out=float(tables[each.layer][each.feature][each.unit])) for each in ranked]
+    return sorted(found, key=lambda each: -abs(each.held_out or 0.0))
 
 
 def _best(total: _Sums, layer: str, count: int) -> Iterator[RankedUnit]:

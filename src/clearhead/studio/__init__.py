@@ -2,7 +2,9 @@
 
 app.py        the page, its policy and its routes added to an app of `clearhead.serve`
 inputs.py     what the routes have in common: a model and an input for it
+models.py     what each model is, its card, and opening another one
 play.py       answers token by token, with the alternatives of each token
+chat.py       conversations, and what each token of an answer looked at
 views.py      the data of each view
 what_if.py    a model with parts switched off, beside the original
 runs.py       trainings as separate processes, which outlive the page and the server

@@ -34,6 +34,8 @@ router = APIRouter(responses=ERROR_RESPONSES)
 PACKAGE = Path(__file__).parents[1]
 BREAD = "we are eating bread"
 CAR = "She has a red car."
+TEA = "She likes coffee but he likes tea."  # its translation depends on the scale
+KEYS = "I gave my friend the keys of the house."  # and that of this one on layers and single heads
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ LESSONS = (
         "are so large that the softmax saturates: it picks one key, and its gradient vanishes.",
         scaled_dot,
         "what-if",
-        {"text": CAR, "off": '{"scale": true}'},
+        {"text": TEA, "off": '{"scale": true}'},
     ),
     Lesson(
         "Attention of one query",
@@ -128,7 +130,7 @@ LESSONS = (
         "Several heads attend in parallel, each with its own projections, and their outputs are added.",
         MultiHeadAttention,
         "what-if",
-        {"text": CAR, "off": '{"heads": ["decoder.1.cross:2"]}'},
+        {"text": KEYS, "off": '{"heads": ["decoder.1.cross:3"]}'},
     ),
     Lesson(
         "Positions",
@@ -171,7 +173,7 @@ LESSONS = (
         "Attention and feed-forward, each with its residual connection: stacked, this is the Transformer.",
         EncoderBlock,
         "what-if",
-        {"text": CAR, "off": '{"layers": ["encoder.1"]}'},
+        {"text": KEYS, "off": '{"layers": ["encoder.1"]}'},
     ),
     Lesson(
         "Generating token by token",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import torch
@@ -53,7 +53,7 @@ async def play(body: PlayBody, service: ServiceDep) -> StreamingResponse:
         prefix_tokens=tuple(body.forced),
         coverage_penalty=body.coverage_penalty,
     )
-    return StreamingResponse(_stream(served, lambda: answer(served, item, settings)), media_type="application/x-ndjson")
+    return StreamingResponse(stream(served, lambda: answer(served, item, settings)), media_type="application/x-ndjson")
 
 
 def answer(served: ServedModel, item: Any, settings: Settings) -> Iterator[Line]:
@@ -74,8 +74,10 @@ def answer(served: ServedModel, item: Any, settings: Settings) -> Iterator[Line]
 
 
 @torch.inference_mode()
-def generate(model: GeneratingPredictor, prepared: PreparedInput, settings: Settings) -> Iterator[Line]:
-    """Yield a line for each token, the stop token included, and one with the whole text.
+def generate(
+    model: GeneratingPredictor, prepared: PreparedInput, settings: Settings, stops: Sequence[str] = ()
+) -> Iterator[Line]:
+    """Yield a line for each token, the stop token included, and one with the whole text, up to one of `stops`.
 
     A beam search decides at its end: it has no lines for tokens.
     """
@@ -93,7 +95,11 @@ def generate(model: GeneratingPredictor, prepared: PreparedInput, settings: Sett
         loop.step()
         while tokens:
             token = tokens.popleft()
-            yield {"token": _token(model, token), "text": tokenizer.decode(_generated(row, prepared))}
+            text = tokenizer.decode(_generated(row, prepared))
+            yield {"token": _token(model, token), "text": text}
+            if found := next((stop for stop in stops if stop in text), None):
+                yield {"end": "stop", "text": text.partition(found)[0]}
+                return
     yield {"end": row.end or "stop", "text": tokenizer.decode(_generated(row, prepared))}
 
 
@@ -119,7 +125,7 @@ def _token(model: Predictor, token: Token) -> Line:
 # --- from the model's thread to the page ---
 
 
-async def _stream(served: ServedModel, compute: Callable[[], Iterator[Line]]) -> AsyncIterator[str]:
+async def stream(served: ServedModel, compute: Callable[[], Iterator[Line]]) -> AsyncIterator[str]:
     """Yield lines of JSON as they are computed; an error becomes the last line."""
     queue = ThreadQueue[Line | None](served.limits.seconds)
 

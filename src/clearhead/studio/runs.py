@@ -13,12 +13,12 @@ them are at the end of the file.
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,15 +33,15 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
-from clearhead import load
+from clearhead.data.check import check
 from clearhead.data.readers import READERS
-from clearhead.errors import RunError
+from clearhead.errors import ClearheadError, RunError
 from clearhead.files import read_lines, write_text
 from clearhead.look.views.history import FORMAT, read_history
 from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.inputs import RequestBody, ServiceDep
-from clearhead.serve.registry import ServedModel
 from clearhead.studio.inputs import Document
+from clearhead.studio.models import add_model
 from clearhead.tasks import TASKS
 from clearhead.train import checkpoints
 
@@ -53,6 +53,9 @@ PROGRAM = (sys.executable, "-m", "clearhead")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
 MIN_INTERVAL = 10  # steps between two evaluations, and between two checkpoints
 LOG_TAIL = 4000  # characters of a log that are shown
+PREVIEW = 5  # lines of an uploaded file that are shown
+MAX_STEPS = re.compile(r"max_steps: \d+")
+SETTING = re.compile(r"[a-z_]+(\.[a-z_0-9]+)*=[^\n]{1,200}")
 
 
 @dataclass(frozen=True)
@@ -77,19 +80,23 @@ class Runs:
         self.notes = folder / ".studio"
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, task: str, data: str, size: str, steps: int, upload: str | None = None) -> str:
-        """Start a training and return its name."""
+    def start(
+        self, task: str, data: str, size: str, steps: int, upload: str | None = None, settings: Sequence[str] = ()
+    ) -> str:
+        """Start a training and return its name; `settings` are key=value, as `clearhead train` takes them."""
         if upload and TASKS[task].predictor.reads == "image":  # a table of images would name files of this machine
             raise RunError(f"{task} learns from a folder of images, which cannot be uploaded: use clearhead train")
         name = self._new_name(task)
         interval = max(MIN_INTERVAL, steps // 20)
         source = str(self.uploaded(upload)) if upload else data
-        settings = (
+        given = (
             f"train.max_steps={steps}",
             f"train.evaluate_every={interval}",
             f"train.checkpoint_every={interval}",
+            *(self._kind_setting(upload, task) if upload else ()),
+            *_check_settings(settings),
         )
-        words = ("train", task, "--data", source, "--size", size, "--out", str(self.folder / name), *settings)
+        words = ("train", task, "--data", source, "--size", size, "--out", str(self.folder / name), *given)
         self._launch(Record(name, task, upload or data, words, 0, time.time()))
         return name
 
@@ -118,6 +125,31 @@ class Runs:
         self._write(replace(record, paused=False, stopped=True))
         os.kill(record.pid, signal.SIGTERM)
         os.kill(record.pid, signal.SIGCONT)  # a suspended process handles SIGTERM only when it continues
+
+    def finish(self, name: str) -> None:
+        """End a stopped training at its newest checkpoint: it is evaluated, and its model can be used."""
+        record = self._require(name, "stopped", "failed")
+        if (step := self.checkpoint(name)) is None:
+            raise RunError(f"{name} has no checkpoint yet, so there is no model to use: start it again")
+        config = self.folder / name / "config.yaml"
+        write_text(config, MAX_STEPS.sub(f"max_steps: {step}", config.read_text(encoding="utf-8")))
+        self._launch(replace(record, words=("resume", str(self.folder / name)), paused=False, stopped=False))
+
+    def delete(self, name: str) -> None:
+        """Remove a training that has ended, with its checkpoints, its model and its log."""
+        self._require(name, "stopped", "failed", "finished")
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        self._log(name).unlink(missing_ok=True)
+        self._note(name).unlink()
+
+    def actions(self, name: str) -> list[str]:
+        """What can be done with a training now; it resumes only where a checkpoint is."""
+        state = self.state(name)
+        if state in ("running", "paused"):
+            return ["pause" if state == "running" else "resume", "stop"]
+        if state == "finished":
+            return ["use", "delete"]
+        return [*(["resume", "finish"] if self.checkpoint(name) is not None else []), "delete"]
 
     def token(self) -> str:
         """The token of a Studio on this folder, in a file of its owner: a page reconnects to a Studio started again."""
@@ -160,7 +192,18 @@ class Runs:
             "state": self.state(name),
             "steps": self.steps(name),
             "checkpoint": self.checkpoint(name),
+            "actions": self.actions(name),
+            "why": self.why(name),
         }
+
+    def why(self, name: str) -> str:
+        """Why a training failed: the last line of its log; empty for others."""
+        if self.state(name) != "failed":
+            return ""
+        lines = [line.strip() for line in self.log_tail(name).splitlines() if line.strip()]
+        return (
+            lines[-1] if lines else "it ended without a word: perhaps it was killed, or the machine ran out of memory"
+        )
 
     def steps(self, name: str) -> int:
         words = [word for word in self.record(name).words if word.startswith("train.max_steps=")]
@@ -223,6 +266,31 @@ class Runs:
             raise RunError(f"no file called {name[:80]!r} was uploaded")
         return self.notes / "uploads" / name
 
+    def check_upload(self, name: str, task: str) -> dict[str, Any]:
+        """What an uploaded file holds, read as the task would read it, and what looks wrong in it."""
+        path = self.uploaded(name)
+        report = check(path, kind=TASKS[task].data_kind)
+        with path.open("rb") as file:
+            head = file.read(4000).decode("utf-8", errors="replace").splitlines()[:PREVIEW]
+        return {
+            "name": name,
+            "kind": report.kind,
+            "unit": report.unit,
+            "train": report.train,
+            "validation": report.validation,
+            "first": [line[:200] for line in head],
+            "faults": [{"what": each.what, "count": each.count, "places": list(each.places)} for each in report.faults],
+        }
+
+    def _kind_setting(self, upload: str, task: str) -> tuple[str, ...]:
+        """The kind of data that the task needs, where the file alone does not tell it; refuses a file without it."""
+        path, kind = self.uploaded(upload), TASKS[task].data_kind
+        check(path, kind=kind)
+        try:
+            return () if check(path).kind == kind else (f"data.kind={kind}",)
+        except ClearheadError:
+            return (f"data.kind={kind}",)
+
     # --- processes ---
 
     def _launch(self, record: Record) -> None:
@@ -270,6 +338,14 @@ class Runs:
         write_text(self._note(record.name), json.dumps(asdict(record)))
 
 
+def _check_settings(settings: Sequence[str]) -> Sequence[str]:
+    """Refuse what is not key=value: it would be another argument of the command."""
+    for setting in settings:
+        if not SETTING.fullmatch(setting):
+            raise RunError(f"{setting!r} is not a setting: write key=value, for example model.layers=2")
+    return settings
+
+
 # --- routes ---
 
 
@@ -289,6 +365,7 @@ class TrainBody(RequestBody):
     size: Literal["tiny", "small", "base"] = "tiny"
     steps: Annotated[int, Field(ge=1, le=1_000_000)] = 300
     upload: Annotated[str | None, Field(description="The name of an uploaded file; default: built-in data.")] = None
+    settings: Annotated[list[str], Field(max_length=40, description="Further settings, each key=value.")] = []
 
 
 @router.get("/tasks")
@@ -316,7 +393,7 @@ def list_runs(runs: RunsDep) -> Document:
 @router.post("/runs")
 def start(body: TrainBody, runs: RunsDep) -> Document:
     """Start a training."""
-    name = runs.start(TASKS[body.task].name, "builtin", body.size, body.steps, body.upload)
+    name = runs.start(TASKS[body.task].name, "builtin", body.size, body.steps, body.upload, body.settings)
     return runs.describe(name)
 
 
@@ -340,18 +417,28 @@ def attention(name: Name, runs: RunsDep) -> Document:
 async def use(name: Name, runs: RunsDep, service: ServiceDep) -> Document:
     """Load the model of a finished training under the name of its run."""
     path = runs.finished(name)
-    if name not in service.models:
-        model = await asyncio.to_thread(load, path)
-        served = await asyncio.to_thread(ServedModel, name, model, service.limits, service.metrics)
-        service.models.setdefault(name, served)
+    await add_model(service, name, path)
     return runs.describe(name)
 
 
 @router.post("/runs/{name}/{action}")
-def change(name: Name, action: Literal["pause", "resume", "stop"], runs: RunsDep) -> Document:
-    """Pause, resume or stop a training."""
-    {"pause": runs.pause, "resume": runs.resume, "stop": runs.stop}[action](name)
+def change(name: Name, action: Literal["pause", "resume", "stop", "finish"], runs: RunsDep) -> Document:
+    """Pause, resume or stop a training, or make a model of the newest checkpoint of a stopped one."""
+    {"pause": runs.pause, "resume": runs.resume, "stop": runs.stop, "finish": runs.finish}[action](name)
     return runs.describe(name)
+
+
+@router.delete("/runs/{name}")
+def delete(name: Name, runs: RunsDep) -> Document:
+    """Remove a training that has ended, with its files."""
+    runs.delete(name)
+    return {"deleted": name}
+
+
+@router.get("/runs/uploads/{name}/check")
+def check_upload(name: Annotated[str, Field(max_length=200)], task: Name, runs: RunsDep) -> Document:
+    """What an uploaded file holds, read as a task would read it, and what looks wrong in it."""
+    return runs.check_upload(name, TASKS[task].name)
 
 
 @router.put("/runs/uploads/{name}")

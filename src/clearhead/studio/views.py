@@ -1,18 +1,19 @@
-"""The models of the Studio, and the data of each view as the view modules of `clearhead.look` read it."""
+"""The data of each view, as the view modules of `clearhead.look` read it."""
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
 from pydantic import Field
 
 from clearhead.look.look import Look
-from clearhead.look.units import rank_units, windows
 from clearhead.look.view import VIEWS
-from clearhead.look.views.cells import cells
+from clearhead.look.views.cells import cells, rank_text
 from clearhead.look.views.patches import patch_components
 from clearhead.look.views.positions import Positions, positions
 from clearhead.look.views.words import with_neighbours, word_map
@@ -20,6 +21,7 @@ from clearhead.nn import SinusoidalPositions
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.inputs import ModelName, RequestBody, ServiceDep
 from clearhead.serve.registry import ServedModel
+from clearhead.serve.worker import answers
 from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
 from clearhead.tasks.base.predictor import Predictor
 from clearhead.tasks.words import WordVectors
@@ -31,36 +33,7 @@ Word = Annotated[str, Field(min_length=1, max_length=60)]
 
 CONTINUED = 24  # tokens that a language model adds where its generation is shown
 WINDOW = 256  # tokens over which units are compared with features
-
-
-# --- the models ---
-
-
-@router.get("/models")
-async def models(service: ServiceDep) -> list[Document]:
-    """Every model, with what it reads, what it can do, and inputs to try."""
-    return [_describe(served) for served in service.models.values()]
-
-
-def _describe(served: ServedModel) -> Document:
-    predictor, network, sizes = served.model, served.model.network, served.model.meta.sizes
-    found: Document = {
-        "name": served.name,
-        "task": predictor.task,
-        "title": predictor.title if predictor.about is None else predictor.about.title,
-        "verb": predictor.verb,
-        "reads": predictor.reads,
-        "generates": predictor.generates,
-        "continues": predictor.generates and continues_text(served),
-        "attends": any("attention" in name for name, _ in network.named_modules()),
-        "writes": predictor.generates,
-        "parameters": sum(each.numel() for each in network.parameters()),
-        "examples": predictor.examples(),
-        "passage": predictor.passage(),
-    }
-    if predictor.reads == "image":
-        found["image"] = {"side": sizes.height, "channels": sizes.channels}
-    return found
+FLOW_TOKENS = 32  # of a text whose flow is shown
 
 
 # --- one input ---
@@ -90,6 +63,33 @@ class CellsBody(InputBody):
     unit: Index | None = None
 
 
+class LookBody(InputBody):
+    """What to look at: an output that is given (`target`), or that the model generates as it does in Play."""
+
+    target: Annotated[str | None, Field(max_length=2000)] = None
+
+
+def greedy_look(served: ServedModel, item: Any, target: str | None = None) -> Look:
+    """Look at the output that Play shows: the most probable token at each step, not that of a beam search."""
+    anew = served.model.generates and not continues_text(served)
+    look: Look = served.model.look(item, target, beam_width=1) if anew else served.model.look(item, target)
+    return look
+
+
+@router.post("/look")
+async def look(body: LookBody, request: Request, service: ServiceDep) -> Response:
+    """The tokens and the attention weights of every layer and head, for the output that Play shows."""
+    served = service.get(body.model)
+    item = await read_input(body, served)
+
+    def compute() -> bytes:
+        seen = greedy_look(served, item, body.target or None)
+        return json.dumps({**seen.to_json(), "model": served.name}, ensure_ascii=False).encode()
+
+    [content] = await answers(request, served.call(compute), served.limits.seconds)
+    return Response(content, media_type="application/json")
+
+
 @router.post("/steps")
 async def steps(body: StepsBody, request: Request, service: ServiceDep) -> Document:
     """The attention of one query, step by step."""
@@ -100,7 +100,7 @@ async def steps(body: StepsBody, request: Request, service: ServiceDep) -> Docum
         if body.generate and served.model.generates:
             look: Look = served.model.look(item, generate=True, max_tokens=CONTINUED)
         else:
-            look = served.model.look(item, body.target or None)
+            look = greedy_look(served, item, body.target or None)
         return look.steps(body.layer, body.head, body.query, body.kind).to_json()
 
     return await compute_json(request, served, compute)
@@ -142,7 +142,7 @@ async def cells_of_text(body: CellsBody, request: Request, service: ServiceDep) 
 def _cells(model: Predictor, text: str, body: CellsBody) -> Document:
     ids = model.tokenizer.encode(text)
     tokens = [model.tokenizer.decode([number]) for number in ids]
-    ranking = rank_units(model.network, windows(ids, tokens, min(WINDOW, len(ids))))
+    ranking = rank_text(model, ids, tokens)
     if not ranking:
         message = "no unit follows a feature of this text; use several lines, some with capitals or quotes"
         raise RequestError(400, "too_short", message)
@@ -254,6 +254,9 @@ class ViewBody(InputBody):
     query: Annotated[int | str | None, Field()] = None
     target: Annotated[str | None, Field(max_length=2000)] = None
     method: Annotated[str | None, Field(max_length=60)] = None
+    form: Annotated[Literal["figure", "page"], Field(description="As data with a figure, or as its page reads it.")] = (
+        "figure"
+    )
 
 
 @router.get("/views")
@@ -265,13 +268,18 @@ def every_view() -> list[Document]:
 
 @router.post("/view")
 async def one_view(body: ViewBody, request: Request, service: ServiceDep) -> Document:
-    """A view as data and as a figure."""
+    """A view as data and as a figure, or as its interactive page reads it."""
     served = service.get(body.model)
     item = await read_input(body, served) if body.text or body.image else None
+    if body.view == "flow" and isinstance(item, str) and (count := served.model.token_count(item)) > FLOW_TOKENS:
+        message = f"a flow of {count} tokens takes minutes; the limit of the page is {FLOW_TOKENS}: shorten the text"
+        raise RequestError(400, "too_long", message)
     options = body.model_dump(include={"kind", "layer", "head", "query", "target", "method"})
 
     def compute() -> Document:
         view = served.model.view(body.view, item, **options)
+        if body.form == "page":
+            return {"view": body.view, "data": view.page_data()}
         return {"view": body.view, "data": view.to_json(), "svg": view.figure().svg()}
 
     return await compute_json(request, served, compute)

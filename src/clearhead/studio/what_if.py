@@ -30,6 +30,7 @@ from clearhead.look.interventions import (
 )
 from clearhead.look.look import Look
 from clearhead.look.probes import probes
+from clearhead.nn import NoRelativePositions, PositionScheme
 from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.inputs import ServiceDep
 from clearhead.serve.registry import ServedModel
@@ -128,7 +129,17 @@ def parts(model: Predictor) -> Document:
     """Return what can be switched off: the blocks, and the number of heads of each attention layer."""
     blocks = dict.fromkeys(found[0] for name in probes(model.network) if (found := BLOCK.match(name)))
     heads = {name: count for name, (_, count) in attention_layers(model.network).items()}
-    return {"layers": list(blocks), "heads": heads}
+    return {"whole": whole_switches(model), "layers": list(blocks), "heads": heads}
+
+
+def whole_switches(model: Predictor) -> list[str]:
+    """What can be switched off in the whole model: a mask only where a decoder must not see what it writes next."""
+    causal = any(name.startswith("decoder.") and ".self" in name for name in attention_layers(model.network))
+    placed = any(
+        isinstance(part, PositionScheme) and not isinstance(part, NoRelativePositions)
+        for part in model.network.modules()
+    )
+    return ["scale", *(["mask"] if causal else []), *(["positions"] if placed else [])]
 
 
 def _targets(model: Predictor, look: Look, starts_anew: bool) -> Tensor:

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from .conftest import Go, StudioPage, settled, until
 
-VIEWS = ["play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train"]
+VIEWS = [
+    "play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train", "chat",
+    "models", "rollout", "flow", "lens", "relevance", "gradients", "induction", "importance", "scaling",
+]  # fmt: skip
 SAVING = ["play", "heads", "words"]  # those of the page, and one of the package's views
+AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
+VIOLATIONS = """async () => {
+  const options = { runOnly: ["wcag2a", "wcag2aa"], resultTypes: ["violations"] };
+  const { violations } = await axe.run(document, options);
+  return violations.filter(({ impact }) => ["serious", "critical"].includes(impact))
+    .map(({ id, nodes }) => `${id}: ${nodes[0].html} ${nodes[0].failureSummary}`);
+}"""
 EVIL = '<img src=x onerror="window.hurt = true"></script><script>window.hurt = true</script>'
 
 
@@ -76,6 +87,13 @@ NAMELESS = """all => all.filter(one => !one.hidden && one.type !== "file" &&
 ).map(one => one.outerHTML)"""
 
 
+def serious(page: Any) -> list[str]:
+    """What axe-core finds against WCAG A and AA."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(f"() => {{{AXE.read_text(encoding='utf-8')}}}")
+    return list(page.evaluate(VIOLATIONS))
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_it_fits_any_window_in_light_and_dark_and_names_its_controls(go: Go, view: str) -> None:
     page = go(view)
@@ -89,6 +107,9 @@ def test_it_fits_any_window_in_light_and_dark_and_names_its_controls(go: Go, vie
     assert page.evaluate(PAPER) == "rgb(18, 21, 27)"
     assert page.locator(CONTROLS).evaluate_all(NAMELESS) == []
     assert page.locator("h1").count() == 1
+    assert serious(page) == []
+    page.emulate_media(color_scheme="light")
+    assert serious(page) == []
 
 
 def test_light_or_dark_is_remembered(go: Go) -> None:

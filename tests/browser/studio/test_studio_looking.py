@@ -158,7 +158,7 @@ def test_positions_follow_base_and_width(go: Go, tmp_path: Path) -> None:
     assert math.isclose(vectors[5][2], math.sin(5 / 100 ** (2 / 16)), abs_tol=1e-4)
     page.get_by_label("Base N").press("ArrowRight")
     until(page, "document.querySelector('.ch-heading')?.innerText.includes('200')")
-    page.locator(".st-heatmap").hover(position={"x": 3, "y": 3})
+    page.locator(".ch-heatmap").hover(position={"x": 3, "y": 3})
     assert status(page) == "row 0, column 0: 0"
     again(page)
     assert "200" in page.locator(".ch-heading").inner_text()

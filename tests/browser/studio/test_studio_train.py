@@ -68,7 +68,7 @@ def test_start_pause_resume_and_stop(visit: Open) -> None:
     state(page, "running")
     until(page, "document.querySelectorAll('.st-samples li').length > 1")
     assert re.match(r"step \d+\s+said at \d+ <b>", page.locator(".st-samples li").first.inner_text())
-    assert page.locator(".st-plot path").count() == 2
+    assert page.locator(".ch-plot path").count() == 2
     page.get_by_role("button", name="pause").click()
     state(page, "paused")
     page.reload()
@@ -93,9 +93,9 @@ def test_upload_a_file_and_compare_two_runs(visit: Open, tmp_path: Path) -> None
         state(page, "finished")
     assert "img-src-x-onerror-alert-1-.txt" in page.locator(".st-runs li").first.inner_text()
     page.locator(".st-runs input").nth(1).check()
-    until(page, "document.querySelectorAll('.st-plot path').length === 4")
+    until(page, "document.querySelectorAll('.ch-plot path').length === 4")
     page.reload()
-    until(page, "document.querySelectorAll('.st-plot path').length === 4")
+    until(page, "document.querySelectorAll('.ch-plot path').length === 4")
 
 
 def free_port() -> int:

@@ -10,13 +10,20 @@ import pytest
 pytest.importorskip("anywidget", reason="needs anywidget: pip install 'clearhead[studio]'")
 
 from clearhead.errors import ConfigError
+from clearhead.look.render import widget as module_of_widgets
 from clearhead.look.render.html import module, pages, style
-from clearhead.look.render.widget import Beam, Cells, Heads, Patches, Steps, Widget, widget
+from clearhead.look.render.widget import Beam, Heads, Widget, widget
 from clearhead.look.views.beam import Beam as BeamView
 from clearhead.look.views.beam import BeamTree, Node
-from clearhead.look.views.scaling import scaling
+from clearhead.look.views.scaling import Scaling, scaling
 
-WIDGETS = (Heads, Patches, Steps, Beam, Cells)
+WIDGETS = tuple(getattr(module_of_widgets, name.capitalize()) for name in pages())
+
+
+class PagelessScaling(Scaling):
+    """A view that only has a figure."""
+
+    page = None
 
 
 class Shown:
@@ -71,5 +78,7 @@ def test_a_view_finds_its_widget() -> None:
     made = widget(BeamView(tree))
     assert isinstance(made, Beam)
     assert made.data == tree.to_json()
-    with pytest.raises(ConfigError, match="Scaling has no interactive page: a notebook shows its figure"):
-        widget(scaling((2,), keys=3, queries=5))
+    made = widget(scaling((2,), keys=3, queries=5))
+    assert made.data["format"] == "clearhead-scaling-1"
+    with pytest.raises(ConfigError, match="PagelessScaling has no interactive page: a notebook shows its figure"):
+        widget(PagelessScaling(3, [], []))

@@ -30,6 +30,7 @@ WIDTHS = {"slide": SLIDE, "page": PAGE, "column": COLUMN}
 WIDE, NARROW = 8.0, 5.0  # inches: wider is a slide; narrower, and plots stand below instead of beside each other
 FORMATS = (".svg", ".pdf", ".png")
 SLIDE_HEIGHT = 0.56  # of the width
+LETTER = 0.6  # mean width of a letter, in font sizes
 
 # Okabe and Ito: distinguishable by colour-blind readers, in this order.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#8C7A00", "#000000")
@@ -103,6 +104,19 @@ def max_height(width: float, narrow: float) -> float:
 
 
 # --- text ---
+
+
+def fit_title(title: str, width: float, caption: str = "") -> str:
+    """A title in one line of a figure this wide, and below it the caption in another; what does not fit is cut.
+
+    >>> fit_title("cross-attention", COLUMN, caption="en-es: She has a red car.")
+    'cross-attention\\nen-es: She has a red car.'
+    >>> len(fit_title("a" * 500, SLIDE))
+    83
+    """
+    room = int(0.97 * width * 72 / (LETTER * font_size(width)))
+    lines = [" ".join(line.split()) for line in (title, caption) if line]
+    return "\n".join(line if len(line) <= room else line[: room - 1].rstrip() + "…" for line in lines)
 
 
 def font_size(width: float) -> float:

@@ -128,8 +128,13 @@ def _collect(file: Path, parts: dict[str, str]) -> None:
         beside = file.with_name(f"{found[2]}.js")  # a page from outside the package may import the modules of js/
         _collect(beside if beside.exists() else FOLDER / beside.name, parts)
     exports = [found[1] for found in _EXPORT.finditer(text)]
-    text = _EXPORT.sub("", _IMPORT.sub(r"const {\1} = \2_js;\n", text))
+    text = _EXPORT.sub("", _IMPORT.sub(_constants, text))
     if "\nexport default " in text:
         text = text.replace("\nexport default ", "\nconst asWidget = ")
         exports.append("widget: asWidget")
     parts[file.stem] = f"const {file.stem}_js = (() => {{\n{text}return {{ {', '.join(exports)} }};\n}})();"
+
+
+def _constants(found: re.Match[str]) -> str:
+    """The names of an import, taken from the constant of its module."""
+    return f"const {{{found[1].replace(' as ', ': ')}}} = {found[2]}_js;\n"

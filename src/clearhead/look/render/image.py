@@ -92,9 +92,9 @@ def _draw_overlay(axes: Axes, image: Tensor, shares: Tensor) -> None:
 
 
 def _draw_pattern(axes: Axes, pattern: Tensor) -> None:
-    """(height, width, channels): red and blue around 0 for one channel, colours around grey for three."""
+    """(height, width, channels): blue above and red below 0 for one channel, colours around grey for three."""
     most = float(pattern.abs().max()) or 1.0
     if pattern.size(-1) == 3:
         axes.imshow((pattern / most / 2 + 0.5).clamp(0, 1).numpy(), interpolation="nearest")
     else:
-        axes.imshow(pattern.mean(-1).numpy(), cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
+        axes.imshow(pattern.mean(-1).numpy(), cmap="RdBu", vmin=-most, vmax=most, interpolation="nearest")

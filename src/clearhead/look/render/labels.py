@@ -12,6 +12,9 @@ from clearhead.look.render.figure import axes_font_size, drawn_size, figure_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+LINE = 1.25  # height of a line of labels, in font sizes
+SMALLEST = 0.6  # of the usual font size, below which labels are left out instead
+
 
 def token_label(token: str, longest: int = 18) -> str:
     """A token as a label: without blanks around it, with a sign for what is blank, cut if it is long.
@@ -54,10 +57,23 @@ def label_all_edges(matrices: Sequence[tuple[Axes, Sequence[str], Sequence[str]]
         _label_columns(axes, columns, _longest(columns), 90, top)
     figure_of(matrices[0][0]).draw_without_rendering()
     for axes, rows, columns in named:
-        (width, height), line = drawn_size(axes), 1.25 * 0.9 * axes_font_size(axes)
-        _label_rows(axes, rows, range(0, len(rows), label_step(len(rows), height, line)))
-        angle, size = _rotation(columns, width, line)
-        _label_columns(axes, columns, range(0, len(columns), label_step(len(columns), width, size)), angle, top)
+        (width, height), usual = drawn_size(axes), 0.9 * axes_font_size(axes)
+        size = fitting_size(len(rows), height, usual)
+        axes.tick_params(axis="y", labelsize=size)
+        _label_rows(axes, rows, range(0, len(rows), label_step(len(rows), height, LINE * size)))
+        size = fitting_size(len(columns), width, usual)
+        axes.tick_params(axis="x", labelsize=size)
+        angle, room = _rotation(columns, width, LINE * size)
+        _label_columns(axes, columns, range(0, len(columns), label_step(len(columns), width, room)), angle, top)
+
+
+def fitting_size(count: int, room: float, usual: float) -> float:
+    """The font size in points at which `count` lines fit into the room: smaller than usual before some are left out.
+
+    >>> fitting_size(count=10, room=200, usual=12), fitting_size(count=20, room=200, usual=12)
+    (12, 8.0)
+    """
+    return min(usual, max(SMALLEST * usual, room / max(1, count) / LINE))
 
 
 def _rotation(labels: Sequence[str], width: float, line: float) -> tuple[int, float]:

@@ -28,7 +28,7 @@ from clearhead.look.render.figure import (
     max_height,
     new_figure,
 )
-from clearhead.look.render.labels import label_all_edges, label_edges, label_step, token_label
+from clearhead.look.render.labels import LINE, SMALLEST, label_all_edges, label_edges, label_step, token_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,7 @@ LABELLED = 8  # small multiples whose rows and columns are labelled; with more t
 
 @dataclass(frozen=True)
 class Scale:
-    """The colour of a number: blue that deepens from 0, or red above and blue below 0."""
+    """The colour of a number: blue that deepens from 0, or blue above and red below 0, here and in the pages."""
 
     low: float
     high: float
@@ -66,7 +66,7 @@ class Scale:
         """Safe for colour-blind readers; masked cells are pale grey."""
         from matplotlib import colormaps
 
-        return colormaps["RdBu_r" if self.low < 0 else "Blues"].with_extremes(bad=PALE)
+        return colormaps["RdBu" if self.low < 0 else "Blues"].with_extremes(bad=PALE)
 
     def text_colour(self, number: float) -> str:
         """White or dark: what can be read on the colour of a number."""
@@ -208,9 +208,18 @@ def small_multiples(
 
 
 def layer_head_grid(
-    layers: Sequence[Tensor], *, visible: Tensor | None = None, title: str = "", width: float = SLIDE
+    layers: Sequence[Tensor],
+    *,
+    rows: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    visible: Tensor | None = None,
+    title: str = "",
+    width: float = SLIDE,
 ) -> Figure:
-    """Weights (H, T, S) of every layer: a row of matrices for each layer, a column for each head."""
+    """Weights (H, T, S) of every layer: a row of matrices for each layer, a column for each head.
+
+    The tokens stand beside the first matrices and below the last, where all of them have room.
+    """
     if not layers:
         raise ShapeError("there is no layer to draw: give the weights of at least one")
     grid = [list(layer) for layer in layers]
@@ -223,6 +232,9 @@ def layer_head_grid(
             plots[0][head].set_title(f"head {head}" if has_room or head == 0 else f"{head}", fontsize=size, pad=3)
         for layer in range(0, len(plots), label_step(len(plots), high, 1.3 * size)):
             plots[layer][0].set_ylabel(f"layer {layer}", fontsize=size, rotation=0, ha="right", va="center")
+        down, across = wide / len(plots[0]) / max(1, len(columns)), high / len(plots) / max(1, len(rows))
+        if min(down, across) >= LINE * SMALLEST * size:
+            _label_outer(plots, rows, columns, plots.size)
     return Figure(fig)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SHADES, ASCII_SHADES = " ░▒▓█", " .:*#"
 HEIGHTS, ASCII_HEIGHTS = " ▁▂▃▄▅▆▇█", " .:-=+*%#"
-USUAL, STRONGEST = "blue", "bold yellow"  # colours; the strongest of each row
+USUAL, STRONGEST, NEGATIVE = "blue", "bold yellow", "red"  # colours; the strongest of each row
 LEFT, ABOVE = 14, 10  # letters of a label at the left, and of one above a narrow column
 NARROWEST, WIDEST = 2, 8  # letters of a column, including the blank after it
 
@@ -57,7 +57,7 @@ def show_matrix(
 
 
 def show_bars(console: Console, values: Tensor, labels: Sequence[str], title: str = "") -> None:
-    """Print values (T,): a line for each label with its number and a bar; negative ones in another colour."""
+    """Print values (T,): a line for each label with its number and a bar; negative ones in red."""
     left = min(LEFT, max(cell_len(label) for label in labels))
     bar = "█" if _has_blocks(console) else "#"
     largest = float(values.abs().max()) or 1.0
@@ -66,7 +66,7 @@ def show_bars(console: Console, values: Tensor, labels: Sequence[str], title: st
         console.print(Text(title, style="bold"), soft_wrap=True)
     for label, value in zip(labels, values.tolist(), strict=True):
         line = Text(f"{_right_aligned(label, left)} {value:7.3f} ")
-        _print(console, line.append(bar * round(abs(value) / largest * room), style=USUAL if value >= 0 else STRONGEST))
+        _print(console, line.append(bar * round(abs(value) / largest * room), style=USUAL if value >= 0 else NEGATIVE))
 
 
 def show_heights(console: Console, tokens: Sequence[str], values: Tensor, title: str = "") -> None:

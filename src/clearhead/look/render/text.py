@@ -36,7 +36,7 @@ class PlacedToken:
 def coloured_text(
     tokens: Sequence[str], values: Tensor, *, title: str = "", label: str = "", width: float = SLIDE
 ) -> Figure:
-    """values (T,): red above and blue below 0, or blue that deepens; a line break in a token breaks the line."""
+    """values (T,): blue above and red below 0, or blue that deepens; a line break in a token breaks the line."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 

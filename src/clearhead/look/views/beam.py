@@ -11,6 +11,7 @@ of beams that write the same text share a node. The figure has a column for each
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +22,7 @@ from torch import Tensor
 from clearhead.decode import Hypothesis, Prompts, Settings, beam_search
 from clearhead.decode.beam import BeamCandidate, CandidateState
 from clearhead.errors import ProbeError
-from clearhead.look.render.figure import COLOURS, GREY, INK, SLIDE, Figure, font_size, max_height, new_figure
+from clearhead.look.render.figure import COLOURS, GREY, INK, SLIDE, Figure, fit_title, font_size, max_height, new_figure
 from clearhead.look.render.labels import text_cells, token_label
 from clearhead.look.render.matrix import Window, window_slice
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FORMAT = "clearhead-beam-1"
+SHORT_TOKEN = 10  # letters of a token that must have room in a figure
 BEST, KEPT, DROPPED = COLOURS[4], INK, "#9a9a9a"
 
 Point = tuple[float, float]
@@ -177,7 +179,7 @@ class Beam(View):
         last = max(node.step for node in nodes)
         if last == 0:
             raise ProbeError("this beam search generated nothing, so there is no tree to draw: give it a prompt")
-        shown = window_slice(self.steps, last + 1, "steps")
+        shown = self._readable(last + 1, width)
         points = _layout([node for node in nodes if shown.start <= node.step < shown.stop])
         best = {node.id for node in tree.path(tree.best)} | {0}
         down = 1 + max(y for _, y in points.values())
@@ -189,6 +191,7 @@ class Beam(View):
             axes.set_xticks(range(shown.start, shown.stop), [str(step) for step in range(shown.start, shown.stop)])
             axes.tick_params(length=0)
             axes.set_xlabel("tokens written")
+            axes.set_title(fit_title("beam search", width, self.title), loc="left")
             axes.spines[:].set_visible(False)
             _draw_edges(axes, nodes, points, best, size)
             room = width * 72 / (shown.stop - shown.start)
@@ -196,6 +199,14 @@ class Beam(View):
                 if node.id in points:
                     _draw_node(axes, node, points[node.id], node.id in best, room, size)
         return Figure(fig)
+
+    def _readable(self, steps: int, width: float) -> slice:
+        """The chosen steps; without a choice as many as can be read, with a note about the others."""
+        fit = int(width * 72 / (SHORT_TOKEN * 0.62 * 0.6 * font_size(width)))
+        if self.steps is not None or steps <= fit:
+            return window_slice(self.steps, steps, "steps")
+        warnings.warn(f"steps 0:{fit} of {steps} are drawn; columns={fit}: shows the others", stacklevel=3)
+        return slice(0, fit)
 
 
 def _layout(nodes: Sequence[Node]) -> dict[int, Point]:

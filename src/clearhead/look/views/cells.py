@@ -16,7 +16,7 @@ from clearhead.data import read
 from clearhead.errors import ConfigError, ProbeError, ShapeError, nearest
 from clearhead.look.probes import stacks
 from clearhead.look.record import rounded
-from clearhead.look.render.figure import SLIDE, Figure
+from clearhead.look.render.figure import SLIDE, Figure, fit_title
 from clearhead.look.render.terminal import show_heights, show_table
 from clearhead.look.render.text import coloured_text
 from clearhead.look.units import (
@@ -26,7 +26,7 @@ from clearhead.look.units import (
     Window,
     activations,
     direction,
-    rank_units,
+    rank_held_out,
     unit_layers,
     windows,
 )
@@ -76,7 +76,7 @@ class Cells(View):
     @property
     def caption(self) -> str:
         best = self.ranking[0] if self.ranking else None
-        follows = f", follows {best.feature}: correlation {best.correlation:.2f}" if best else ""
+        follows = f", follows {best.feature}: correlation {_measured(best):.2f}" if best else ""
         return f"{self.layer}, unit {self.unit}{follows}"
 
     @property
@@ -96,11 +96,15 @@ class Cells(View):
     def show(self, console: Console) -> None:
         show_heights(console, self.tokens, self.values, self.caption)
         if self.ranking:
-            rows = [(each.layer, each.unit, each.feature, f"{each.correlation:.3f}") for each in self.ranking[:SHOWN]]
-            show_table(console, ("layer", "unit", "feature", "correlation"), rows)
+            rows = [
+                (each.layer, each.unit, each.feature, f"{_measured(each):.3f}", f"{each.correlation:.3f}")
+                for each in self.ranking[:SHOWN]
+            ]
+            show_table(console, ("layer", "unit", "feature", "correlation", "where chosen"), rows)
 
     def figure(self, width: float = SLIDE) -> Figure:
-        return coloured_text(self.tokens, self.values, title=self.caption, label="activation", width=width)
+        title = fit_title(self.caption, width, self.model)
+        return coloured_text(self.tokens, self.values, title=title, label="activation", width=width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +138,11 @@ class DirectionCells(View):
         return coloured_text(self.tokens, self.values, title=self.title, label=self.direction.feature, width=width)
 
 
+def _measured(unit: RankedUnit) -> float:
+    """Its correlation on text that it was not chosen on, where there was enough text for both."""
+    return unit.correlation if unit.held_out is None else unit.held_out
+
+
 def cells(
     network: nn.Module,
     inputs: Sequence[Tensor],
@@ -153,8 +162,15 @@ def cells(
 def _ranking(model: Model, options: ViewOptions) -> list[RankedUnit]:
     """The units that follow the feature, or any feature; the best first."""
     ids, tokens = _measured_text(model, options)
-    found = rank_units(model.network, _windows(model, ids, tokens, min(WINDOW, len(ids))), _layers(model))
+    found = rank_text(model, ids, tokens)
     return [each for each in found if options.feature in (None, each.feature)]
+
+
+def rank_text(model: Model, ids: list[int], tokens: list[str]) -> list[RankedUnit]:
+    """The units that follow a feature of a text, measured on the half of it that they were not chosen on."""
+    length = max(1, min(WINDOW, len(ids) // 4))
+    rows = max(1, min(16, len(ids) // length // 4))
+    return rank_held_out(model.network, list(_windows(model, ids, tokens, length, rows=rows)), _layers(model))
 
 
 def _best_direction(model: Model, options: ViewOptions) -> Direction:

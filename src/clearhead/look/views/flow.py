@@ -31,7 +31,9 @@ CAPACITY = 2**30  # of an edge of weight 1: SciPy computes with integers
 class Flow(Rollout):
     """What each token came from, as a maximum flow through all layers."""
 
+    page = "flow"
     name = "flow"
+    label = "maximum flow"  # rows do not sum to 1: each pair of tokens has all pipes to itself
 
     @classmethod
     def of(cls, look: LookRecord, options: ViewOptions) -> Self:
@@ -44,6 +46,9 @@ class Flow(Rollout):
             row = flow(weights, method, tokens=[0])  # (1, T)
             shares = row.expand(row.size(1), -1)
         return cls(look, kind, {"flow": shares}, options.rows, options.columns)
+
+    def page_data(self) -> dict[str, Any]:
+        return {**self.to_json(), "model": self.look.model, "text": self.look.text}
 
 
 def flow(

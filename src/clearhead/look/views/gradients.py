@@ -37,13 +37,15 @@ Answer = Callable[[list[Tensor]], Tensor]  # points -> the logit of the answer, 
 class Gradients(AttributionView):
     """What an answer owes to each token, without attention."""
 
+    page = "gradients"
     label = "integrated gradients"
 
     @classmethod
     def of(cls, look: LookRecord, options: ViewOptions) -> Self:
-        found = integrated_gradients(look.require_network(), look.inputs, answer_position(look, options))
+        position = answer_position(look, options)
+        found = integrated_gradients(look.require_network(), look.inputs, position)
         values = {f"{stack}.self": each[0].detach() for stack, each in found.tokens.items()}
-        return cls(look, found.to_json(), values, options.columns)
+        return cls(look, found.to_json(), values, options.columns, position)
 
 
 @dataclass(frozen=True, eq=False)

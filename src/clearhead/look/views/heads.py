@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from clearhead.look.record import KINDS, LookRecord
-from clearhead.look.render.figure import SLIDE, Figure
+from clearhead.look.render.figure import SLIDE, Figure, fit_title
 from clearhead.look.render.matrix import Window, heatmap, layer_head_grid, small_multiples, window_slice
 from clearhead.look.render.terminal import show_matrix
 from clearhead.look.view import VIEWS, LookView, ViewOptions
@@ -67,21 +67,25 @@ class Heads(LookView):
         queries, keys = self._window()
         shown = [weights[:, queries, keys] for weights in seen.weights]
         visible, name = seen.visible[queries, keys], KINDS.get(self.kind, self.kind)
-        if layer is None and head is None:
-            return layer_head_grid(shown, visible=visible, title=name, width=width)
         layout: dict[str, Any] = {
             "rows": seen.rows[queries],
             "columns": seen.columns[keys],
             "visible": visible,
             "width": width,
         }
+
+        def title(which: str) -> str:
+            return fit_title(f"{name}{which}", width, self.look.caption)
+
+        if layer is None and head is None:
+            return layer_head_grid(shown, title=title(""), **layout)
         if layer is None:
             names = [f"layer {number}" for number in range(seen.layers)]
-            return small_multiples([each[head] for each in shown], names, title=f"{name}, head {head}", **layout)
+            return small_multiples([each[head] for each in shown], names, title=title(f", head {head}"), **layout)
         if head is None:
             names = [f"head {number}" for number in range(seen.heads)]
-            return small_multiples(list(shown[layer]), names, title=f"{name}, layer {layer}", **layout)
-        return heatmap(shown[layer][head], title=f"{name}, layer {layer}, head {head}", **layout)
+            return small_multiples(list(shown[layer]), names, title=title(f", layer {layer}"), **layout)
+        return heatmap(shown[layer][head], title=title(f", layer {layer}, head {head}"), **layout)
 
     def _window(self) -> tuple[slice, slice]:
         seen = self.look.attention[self.kind]

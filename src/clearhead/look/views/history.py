@@ -97,6 +97,8 @@ def _kind(name: str) -> str:
 class History(View):
     """One example at every evaluation of the training."""
 
+    page = "history"
+
     steps: list[int]  # N, increasing
     edges: dict[str, Edges]  # by kind of attention
     weights: dict[str, list[Tensor]]  # by kind and layer: (N, H, T, S) float32

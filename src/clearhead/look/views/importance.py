@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +22,7 @@ from clearhead.errors import ConfigError, ShapeError, nearest
 from clearhead.look.interventions import attention_layers, heads_off
 from clearhead.look.probes import removing
 from clearhead.look.record import KINDS, rounded
-from clearhead.look.render.figure import SLIDE, Figure, panels
+from clearhead.look.render.figure import SLIDE, Figure, fit_title, panels
 from clearhead.look.render.labels import label_edges
 from clearhead.look.render.matrix import Scale, draw_colorbar, draw_matrix, write_numbers
 from clearhead.look.render.terminal import show_heads
@@ -41,9 +41,12 @@ TITLES = {"ablation": "rise of the loss without the head", "gradient": "gradient
 class Importance(View):
     """How much worse the model is without each head."""
 
+    page = "importance"
+
     method: str
     loss: float  # of the whole model, for each token or example
     heads: dict[str, Tensor]  # encoder.0.self, decoder.1.cross, …: (H,)
+    model: str = ""
 
     @classmethod
     def compute(cls, model: Model, options: ViewOptions) -> Importance:
@@ -51,7 +54,7 @@ class Importance(View):
         if method not in METHODS:
             raise ConfigError(f"unknown method {method}; {nearest(method, METHODS)}")
         batches, loss = model.validation_batches(options.data, BATCHES)
-        return METHODS[method](model.network, batches, loss)
+        return replace(METHODS[method](model.network, batches, loss), model=model.name)
 
     @property
     def title(self) -> str:
@@ -79,12 +82,12 @@ class Importance(View):
             show_heads(console, table.clamp(min=0), KINDS.get(kind, kind))
 
     def figure(self, width: float = SLIDE) -> Figure:
-        """All kinds on one colour scale: red is what the model needs, blue what it would be better without."""
+        """All kinds on one colour scale: blue is what the model needs, red what it would be better without."""
         tables = self.by_kind()
         if not tables:
             raise ShapeError("there is no head to draw: rank those of a model with attention")
         scale = Scale.of(*tables.values())
-        with panels(len(tables), width, self.title) as (fig, plots):
+        with panels(len(tables), width, fit_title(self.title, width, self.model)) as (fig, plots):
             for axes, (kind, table) in zip(plots, tables.items(), strict=True):
                 image = draw_matrix(axes, table, scale)
                 axes.set_title(KINDS.get(kind, kind))

@@ -16,7 +16,7 @@ and a model with such heads has a lower loss in the second half than in the firs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.probes import capture, probes
 from clearhead.look.record import rounded
-from clearhead.look.render.figure import SLIDE, Figure
+from clearhead.look.render.figure import SLIDE, Figure, fit_title
 from clearhead.look.render.matrix import heatmap
 from clearhead.look.render.terminal import head_labels, show_heads
 from clearhead.look.view import VIEWS, Model, View, ViewOptions
@@ -43,17 +43,20 @@ FORMAT = "clearhead-induction-1"
 class Induction(View):
     """Which heads repeat what was read before."""
 
+    page = "induction"
+
     induction: Tensor  # (layers, H)
     previous: Tensor  # (layers, H)
     repeated: Tensor  # (layers, H)
     chance: float  # the weight if every head looked at all tokens alike
     first: float  # loss of a token in the first half
     second: float  # loss of a token in the second half
+    model: str = ""
 
     @classmethod
     def compute(cls, model: Model, options: ViewOptions) -> Induction:  # noqa: ARG003 - it needs none
         require_causal_lm(model.network)  # before its tokenizer: another model may have none
-        return induction(model.network, model.tokenizer.word_ids())
+        return replace(induction(model.network, model.tokenizer.word_ids()), model=model.name)
 
     @property
     def title(self) -> str:
@@ -64,7 +67,9 @@ class Induction(View):
 
     def figure(self, width: float = SLIDE) -> Figure:
         rows, columns = head_labels(self.induction)
-        return heatmap(self.induction, rows, columns, title=self.title, label="weight", width=width)
+        return heatmap(
+            self.induction, rows, columns, title=fit_title(self.title, width, self.model), label="weight", width=width
+        )
 
     def best(self) -> tuple[int, int, float]:
         """Layer and head of the strongest induction head, and its score."""

@@ -8,6 +8,7 @@ after any block: at first little more than the input, at the end the answer.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,16 @@ from torch import Tensor, nn
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.probes import capture, stacks
 from clearhead.look.record import LookRecord, rounded
-from clearhead.look.render.figure import SLIDE, Figure, axes_font_size, axes_size, font_size, max_height, new_figure
+from clearhead.look.render.figure import (
+    SLIDE,
+    Figure,
+    axes_font_size,
+    axes_size,
+    fit_title,
+    font_size,
+    max_height,
+    new_figure,
+)
 from clearhead.look.render.labels import label_edges, text_cells, token_label
 from clearhead.look.render.matrix import Scale, Window, draw_colorbar, draw_matrix, window_slice
 from clearhead.look.render.terminal import show_matrix
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
 
 FORMAT = "clearhead-lens-1"
 LIKELIEST = 5  # answers of each layer and token in JSON
+SHORT_ANSWER = 5  # letters of an answer that must have room in a figure
 
 
 @VIEWS.register("lens")
@@ -38,17 +49,20 @@ LIKELIEST = 5  # answers of each layer and token in JSON
 class Lens(LookView):
     """What the model would answer after each layer."""
 
+    page = "lens"
+
     logits: Tensor  # (1 + L, T, V), after no block, after the first, …; one label counts as one token
     tokens: Sequence[str] = ()  # T that were read
     choices: Sequence[str] = ()  # V names of the answers
     columns: Window = None
+    caption: str = ""  # the model and the text
 
     @classmethod
     def of(cls, look: LookRecord, options: ViewOptions) -> Lens:
         found = logit_lens(look.require_network(), look.inputs)
         tokens, count = look.tokens.get("decoder", look.tokens.get("encoder", [])), found.logits.size(1)
         names = tokens[-count:] if len(tokens) >= count and count > 1 else [look.output]
-        return replace(found, tokens=names, choices=look.choices, columns=options.columns)
+        return replace(found, tokens=names, choices=look.choices, columns=options.columns, caption=look.caption)
 
     @property
     def probabilities(self) -> Tensor:
@@ -98,19 +112,27 @@ class Lens(LookView):
             raise ShapeError(
                 f"{len(self.tokens)} tokens do not fit the {probability.size(1)} that the lens has read: name each"
             )
-        shown = window_slice(self.columns, len(self.tokens), "columns")
+        shown = self._readable(width)
         probability, best = probability[:, shown].flip(0), best[:, shown].flip(0)
         line = font_size(width) / 72
         with new_figure(width, min(max_height(width, 1.3), (2.0 * len(probability) + 7) * line)) as fig:
             axes = fig.add_subplot()
             scale = Scale(0.0, 1.0)
             draw_colorbar(fig, draw_matrix(axes, probability, scale), axes, "probability")
-            axes.set_title("likeliest answer after each layer", loc="left")
+            axes.set_title(fit_title("likeliest answer after each layer", width, self.caption), loc="left")
             layers = [f"layer {number}" for number in range(len(probability) - 2, -1, -1)]
             label_edges(axes, [*layers, "embedded"], self.tokens[shown], top=False)
             answers = [[token_label(self.choices[number], 14) for number in row] for row in best.tolist()]
             _write_answers(axes, answers, probability, scale)
         return Figure(fig)
+
+    def _readable(self, width: float) -> slice:
+        """The chosen columns; without a choice as many as have room for their answers, with a note about the others."""
+        fit = int(0.8 * width * 72 / (SHORT_ANSWER * 0.6 * 0.6 * font_size(width)))
+        if self.columns is not None or len(self.tokens) <= fit:
+            return window_slice(self.columns, len(self.tokens), "columns")
+        warnings.warn(f"columns 0:{fit} of {len(self.tokens)} are drawn; columns={fit}: shows the others", stacklevel=3)
+        return slice(0, fit)
 
 
 def _write_answers(axes: Axes, answers: Sequence[Sequence[str]], probability: Tensor, scale: Scale) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clearhead.look.record import KINDS, LookRecord
-from clearhead.look.render.figure import COLOURS, SLIDE, Figure, font_size, max_height, new_figure
+from clearhead.look.render.figure import COLOURS, SLIDE, Figure, fit_title, font_size, max_height, new_figure
 from clearhead.look.render.labels import label_step, text_cells, token_label
 from clearhead.look.view import VIEWS, ViewOptions
 from clearhead.look.views.heads import Heads
@@ -51,7 +51,8 @@ class Lines(Heads):
             weights = weights * (torch.arange(len(seen.rows)) == self.query).unsqueeze(-1)
         heads = range(seen.heads) if self.head is None else [self.head]
         which = "" if self.head is None else f", head {self.head}"
-        title = f"{KINDS.get(self.kind, self.kind)}, layer {self.layer}{which}"
+        name = f"{KINDS.get(self.kind, self.kind)}, layer {self.layer}{which}"
+        title = fit_title(name, width, self.look.caption)
         shown = weights[list(heads)][:, queries, keys]
         return draw_lines(shown, heads, seen.rows[queries], seen.columns[keys], title, width)
 

@@ -44,6 +44,8 @@ COLORBAR = {"location": "bottom", "aspect": 22, "shrink": 0.9, "pad": 0.04}
 class Positions(View):
     """How the model represents the order of tokens."""
 
+    page = "positions"
+
     scheme: str
     products: Tensor  # (1 or H, T, T)
     vectors: Tensor | None = None  # (T, D)

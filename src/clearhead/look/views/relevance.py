@@ -23,7 +23,7 @@ from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.interventions import Kernel, attention_layers
 from clearhead.look.probes import removing
 from clearhead.look.record import LookRecord, index_range, rounded
-from clearhead.look.render.figure import SLIDE, Figure
+from clearhead.look.render.figure import SLIDE, Figure, fit_title
 from clearhead.look.render.image import image_overlays
 from clearhead.look.render.matrix import Window, window_slice
 from clearhead.look.render.terminal import show_bars
@@ -48,6 +48,7 @@ class AttributionView(LookView):
     data: dict[str, Any]  # as `to_json` returns it
     values: dict[str, Tensor]  # by kind of attention: (T,) or (S,)
     columns: Window = None
+    query: int = -1  # the position of the answer
 
     @property
     def title(self) -> str:
@@ -55,6 +56,30 @@ class AttributionView(LookView):
 
     def to_json(self) -> dict[str, Any]:
         return self.data
+
+    def page_data(self) -> dict[str, Any]:
+        """The numbers of the tokens, and the answers among which the page chooses."""
+        look, answers = self.look, self._answers()
+        tokens, values = self._tokens()
+        return {
+            **self.to_json(),
+            "model": look.model,
+            "text": look.text,
+            "output": look.output,
+            "rows": answers,
+            "query": self.query % len(answers),
+            "tokens": tokens,
+            "values": rounded(values),
+            "image": None if look.image is None else look.image.tolist(),
+            "grid": None if look.grid is None else list(look.grid),
+        }
+
+    def _answers(self) -> list[str]:
+        """The answer at each position, or the only one."""
+        look = self.look
+        if look.logits is None or look.logits.dim() == 1 or not look.choices:
+            return [look.output]
+        return [look.choices[best] for best in look.logits.argmax(-1).tolist()]
 
     def show(self, console: Console) -> None:
         if (shares := self._patches()) is not None:
@@ -67,9 +92,11 @@ class AttributionView(LookView):
         """Over the image if there is one, otherwise the coloured text."""
         shares = self._patches()
         if self.look.image is not None and shares is not None:
-            return image_overlays(self.look.image, {self.label: shares}, title=self.title, width=width)
+            title = fit_title(self.title, width)
+            return image_overlays(self.look.image, {self.label: shares}, title=title, width=width)
         tokens, values = self._tokens()
-        return coloured_text(tokens, values, title=self.title, label=self.label, width=width)
+        title = fit_title(self.title, width, self.look.caption)
+        return coloured_text(tokens, values, title=title, label=self.label, width=width)
 
     @property
     def _kind(self) -> str:
@@ -93,6 +120,7 @@ class AttributionView(LookView):
 class Relevance(AttributionView):
     """What an answer rests on, by attention and gradients."""
 
+    page = "relevance"
     label = "relevance"
 
     @classmethod
@@ -104,7 +132,7 @@ class Relevance(AttributionView):
             row = 0 if kind == "encoder.self" and look.class_token else position
             if kind != "encoder.self" or "decoder.cross" not in found.tables:
                 values[kind] = table[0, row].detach()
-        return cls(look, found.to_json(), values, options.columns)
+        return cls(look, found.to_json(), values, options.columns, position)
 
 
 def answer_position(look: LookRecord, options: ViewOptions) -> int:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from clearhead.errors import ConfigError, ShapeError, nearest
 from clearhead.look.record import KINDS, LookRecord
-from clearhead.look.render.figure import SLIDE, Figure
+from clearhead.look.render.figure import SLIDE, Figure, fit_title
 from clearhead.look.render.image import image_overlays
 from clearhead.look.render.matrix import Window, heatmap, window_slice
 from clearhead.look.render.terminal import show_matrix
@@ -103,6 +103,7 @@ class Rollout(LookView):
 
     page = "patches"
     name: ClassVar[str] = "rollout"
+    label: ClassVar[str] = "share of the input token"  # each row sums to 1
 
     look: LookRecord
     kind: str
@@ -151,8 +152,9 @@ class Rollout(LookView):
     def figure(self, width: float = SLIDE) -> Figure:
         """Over the image if there is one, otherwise a matrix of tokens."""
         if self.look.image is not None and (maps := self.maps):
-            return image_overlays(self.look.image, maps, title=self.title, width=width)
-        return heatmap(*self._window(), title=self.title, label="share", width=width)
+            return image_overlays(self.look.image, maps, title=fit_title(self.title, width), width=width)
+        title = fit_title(self.title, width, self.look.caption)
+        return heatmap(*self._window(), title=title, label=self.label, width=width)
 
     def _window(self) -> tuple[Tensor, list[str], list[str]]:
         tokens = self.look.attention[self.kind].rows

@@ -48,6 +48,8 @@ class Sharpness:
 class Scaling(View):
     """What 1/√d_k does before training."""
 
+    page = "scaling"
+
     keys: int
     scaled: list[Sharpness]
     plain: list[Sharpness]

@@ -12,6 +12,11 @@ export async function post(path, body = {}, signal = undefined) {
   return (await send(path, { ...json(body), signal })).json();
 }
 
+/** DELETE something, and return the JSON response. */
+export async function remove(path) {
+  return (await send(path, { method: "DELETE" })).json();
+}
+
 /** PUT a file, and return the JSON response. */
 export async function put(path, file) {
   return (await send(path, { method: "PUT", body: file })).json();

@@ -52,7 +52,7 @@ export function open(element, state, studio) {
     shown = key;
     headsPanel.load(async (isCurrent) => {
       const input = model.continues ? { text: request.text + target } : { text: request.text, target };
-      const look = await post("/look", { model: model.name, ...input });
+      const look = await post("/studio/api/look", { model: model.name, ...input });
       if (!isCurrent()) return;
       if (heads) heads.update(look);
       else heads = mountHeads(headsPanel.place, look, {});

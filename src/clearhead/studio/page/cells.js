@@ -21,7 +21,7 @@ function bestOfEach(ranking) {
 export function open(element, state, studio) {
   const models = studio.models(fits);
   if (!models.length) return element.append(noModel("is a language model"));
-  const model = findModel(models, state.model);
+  const model = findModel(models, state.model ?? models.find(({ passage }) => passage.includes("\n"))?.name); // several lines have features
   const { place, load, element: panel } = resultPanel();
   const request = {
     text: state.text ?? model.passage, layer: state.layer, unit: state.unit && Number(state.unit), feature: state.feature ?? ANY_FEATURE,

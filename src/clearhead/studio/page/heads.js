@@ -11,6 +11,18 @@ export const NAME = "Heads";
 export const ABOUT = "Every head of every layer is a matrix of weights: how much each token takes from each other token.";
 export const fits = ({ attends, reads }) => attends && reads !== "image";
 
+/** The head and token that are chosen, for other views. */
+export function selection({ at }) {
+  const { kind, layer, head, token } = parseJson(at);
+  return { kind, layer, head, query: token?.side === "query" ? token.index : undefined };
+}
+
+/** The state that shows a selection of another view. */
+export function select({ kind, layer, head, query }) {
+  if (layer === undefined) return {};
+  return { at: JSON.stringify({ kind, layer: Number(layer), head: Number(head), token: query === undefined ? null : { side: "query", index: Number(query) } }) };
+}
+
 const INTERVAL = 900; // milliseconds on each token while playing
 const GENERATED = 24; // tokens that a language model adds when it is shown while generating
 
@@ -30,8 +42,9 @@ export function open(element, state, studio) {
     Object.assign(request, changes);
     studio.set({ model: model.name, text: request.text, writes: request.generate ? "yes" : "" });
     load(async (isCurrent) => {
-      const generation = request.generate ? { generate: true, max_tokens: GENERATED } : {};
-      const found = await post("/look", { model: model.name, text: request.text, ...generation });
+      const input = { model: model.name, text: request.text };
+      const found = request.generate
+        ? await post("/look", { ...input, generate: true, max_tokens: GENERATED }) : await post("/studio/api/look", input);
       if (!isCurrent()) return;
       data = found;
       if (view) view.update(data, chosen);

@@ -49,11 +49,10 @@ export function open(element, state, studio) {
     studio.set({ at: JSON.stringify(next) });
   }
 
-  const drawing = pad({ models, model, image: state.image, onImage: send,
+  const drawing = pad({ models, model, image: state.image, example: true, onImage: send,
     onModel: (name) => studio.go("image", { model: name }) });
   const hint = h("p", { class: "st-hint" }, "Draw a digit on the pad: the answer, the patches and the rollout follow as you draw.");
-  place.append(hint);
-  element.append(h("div", { class: "st-beside" }, drawing.element, panel), componentsPanel.element);
+  element.append(hint, h("div", { class: "st-beside" }, drawing.element, panel), componentsPanel.element);
   componentsPanel.load(async () => {
     components = showComponents(componentsPanel.place, await post("/studio/api/components", { model: model.name }), model);
   });
@@ -77,7 +76,7 @@ function showComponents(element, data, model) {
     const colours = view.palette();
     view.figure.replaceChildren(h("div", { class: "st-components" },
       data.components.map((component, number) => tile(component, data.shares[number], number, colours))));
-    view.say("Blue pixels add to a component, orange pixels subtract from it.");
+    view.say("Blue pixels add to a component, red pixels subtract from it.");
   }
 
   view.redraw();

@@ -1,6 +1,7 @@
-// The ideas of the lectures, each with its equation, its code and a link to a view that shows it; and a guided tour.
+// The course, and the ideas of the lectures, each with its equation, its code and a link to a view that shows it; and a guided tour.
 
 import { get } from "./api.js";
+import { courseList } from "./course.js";
 import { formatLink } from "./link.js";
 import { resultPanel } from "./shared.js";
 import { STOPS } from "./tour.js";
@@ -8,11 +9,11 @@ import { h } from "./views/dom.js";
 import { equation } from "./views/equation.js";
 
 export const NAME = "Learn";
-export const ABOUT = "The ideas of the lectures in teaching order. Each can be seen at work in a real model.";
+export const ABOUT = "Ten short lessons with a real model, and every idea of the lectures with its equation and its code.";
 
 export function open(element, state, studio) {
   const { place, load, element: panel } = resultPanel();
-  element.append(invitation(), panel);
+  element.append(courseList(), h("h2", { class: "st-part" }, "Every idea, with its equation and its code"), invitation(), panel);
   load(async (isCurrent) => {
     const ideas = await get("/studio/api/ideas");
     if (!isCurrent()) return;

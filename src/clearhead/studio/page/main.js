@@ -1,36 +1,50 @@
-// The frame of the Studio: navigation, the open view and its link, light and dark, the tour.
+// The frame of the Studio: navigation, the open view and its link, undo, the palette, light and dark, lessons and tour.
 
 import { get } from "./api.js";
 import { formatLink, parseLink } from "./link.js";
 import { h } from "./views/dom.js";
 
+import { viewPages } from "./view-pages.js";
+
 import * as beam from "./beam.js";
 import * as cells from "./cells.js";
+import * as chat from "./chat.js";
 import * as heads from "./heads.js";
 import * as image from "./image.js";
 import * as learn from "./learn.js";
+import * as modelsPage from "./models.js";
 import * as play from "./play.js";
 import * as positions from "./positions.js";
 import * as steps from "./steps.js";
 import * as train from "./train.js";
 import * as whatIf from "./what-if.js";
 import * as words from "./words.js";
+import { LESSONS, lessonLink, lessonPanel } from "./course.js";
+import { explained } from "./glossary.js";
+import { commandPalette } from "./palette.js";
+import { presentation } from "./present.js";
 import { tourCard } from "./tour.js";
 
-const VIEWS = { play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train };
+const VIEWS = { play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train, chat, models: modelsPage, ...viewPages };
 const GROUPS = [
-  ["Use", ["play"]],
-  ["Look inside", ["heads", "steps", "beam", "image", "what-if", "words", "positions", "cells"]],
-  ["Understand", ["learn"]],
+  ["Learn", ["learn"]],
+  ["Use", ["play", "chat", "models"]],
+  ["See attention", ["heads", "steps", "rollout", "flow", "induction", "scaling"]],
+  ["Explain an answer", ["what-if", "lens", "relevance", "gradients", "beam", "image"]],
+  ["See what it knows", ["words", "positions", "cells", "importance"]],
   ["Make", ["train"]],
 ];
 const THEMES = [["", "System theme"], ["light", "Light"], ["dark", "Dark"]];
 
 let models = [];
 let open = { view: "play", state: {}, page: null };
+let before = []; // links to which undo returns, the newest last
+let settling = null; // the timer after which a change counts as made
+const SETTLE = 600; // milliseconds: a slider that is being moved is one change
 
 const main = h("main", { id: "view", tabindex: -1 });
-const card = h("div", { class: "st-tour-place" });
+const card = h("div", { class: "st-side-place" });
+let palette = null;
 const nav = h("nav", { class: "st-nav", "aria-label": "Views" });
 
 const studio = {
@@ -39,19 +53,33 @@ const studio = {
   },
   models: (fits) => models.filter(fits),
   set(changes) {
+    const old = location.hash;
     open.state = { ...open.state, ...changes };
     history.replaceState(null, "", formatLink(open.view, open.state));
+    if (location.hash === old || !open.complete) return;
+    if (!settling) before.push(old);
+    clearTimeout(settling);
+    settling = setTimeout(() => { settling = null; }, SETTLE);
   },
   go(view, state) {
     location.hash = formatLink(view, state);
   },
 };
 
+/** Return to what was shown before the last change. */
+function undo() {
+  const last = before.pop();
+  if (last === undefined) return;
+  history.replaceState(null, "", last);
+  show();
+}
+
 function show() {
   const { view, state } = parseLink(location.hash);
   const known = VIEWS[view] ? view : "play";
   open.page?.close?.();
-  open = { view: known, state, page: null };
+  if (open.view !== known) before = [];
+  open = { view: known, state, page: null, complete: false };
   document.title = `${VIEWS[known].NAME} · Clearhead Studio`;
   for (const link of nav.querySelectorAll("a")) {
     if (link.dataset.view === known) link.setAttribute("aria-current", "page");
@@ -59,19 +87,63 @@ function show() {
   }
   const body = h("div", { class: `st-view st-${known}` });
   main.replaceChildren(
-    h("header", { class: "st-heading" }, h("h1", {}, VIEWS[known].NAME), h("p", {}, VIEWS[known].ABOUT)), body);
+    h("header", { class: "st-heading" }, h("h1", {}, VIEWS[known].NAME), h("p", {}, explained(VIEWS[known].ABOUT, false))), ...(known === "play" ? welcome() : []), body);
   open.page = VIEWS[known].open(body, state, studio);
-  card.replaceChildren(...tourCard(state.tour, studio));
+  setTimeout(() => { open.complete = true; }, 0); // what a view sets while it opens is no change of the user's
+  card.replaceChildren(...tourCard(state.tour, studio), ...lessonPanel(state.lesson, studio));
   main.scrollTo(0, 0);
 }
 
-/** Open a view with the current model and text, if the view fits the model. */
+/** One sentence and one click for a first visit. */
+function welcome() {
+  if (localStorage.getItem("visited")) return [];
+  const close = () => {
+    localStorage.setItem("visited", "yes");
+    banner.remove();
+  };
+  const banner = h("p", { class: "st-welcome" },
+    "This page shows every number that a real language model computes while it reads and writes. ",
+    h("a", { class: "st-go", href: lessonLink(1), onclick: close }, "Start with a five-minute lesson"),
+    h("button", { type: "button", class: "ch-button", onclick: close }, "Look around by myself"));
+  return [banner];
+}
+
+/** Everything that the palette finds. */
+function commands() {
+  const views = Object.entries(VIEWS).map(([view, { NAME, ABOUT }]) => ({ name: NAME, hint: ABOUT, run: () => studio.go(view, handedOn(view)) }));
+  const lessons = LESSONS.map(({ title }, index) => ({ name: title, hint: `lesson ${index + 1}`, run: () => { location.hash = lessonLink(index + 1); } }));
+  const fits = (model) => (VIEWS[open.view].fits?.(model) ? open.view : Object.keys(VIEWS).find((view) => VIEWS[view].fits?.(model)) ?? "play");
+  const known = models.map((model) => ({ name: model.name, hint: `model: ${model.title}`, run: () => studio.go(fits(model), { model: model.name }) }));
+  const examples = models.flatMap((model) => model.examples.map((text) => ({ name: text.replaceAll("\n", " "), hint: `example for ${model.name}`, run: () => studio.go(fits(model), { model: model.name, text }) })));
+  const themes = THEMES.map(([value, name]) => ({ name, hint: "theme", run: () => setTheme(value) }));
+  const others = [{ name: "Undo", hint: "return to what was shown before", run: undo }, { name: "Present", hint: "teacher’s mode: large type, no controls", run: () => presentation.toggle() }];
+  return [...views, ...lessons, ...known, ...examples, ...themes, ...others];
+}
+
+/** Ctrl+K finds anything, Ctrl+Z undoes a change of the view. */
+function shortcut(event) {
+  if (!(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+  const writes = event.target.matches?.("input:not([type=range], [type=radio], [type=checkbox]), textarea");
+  const action = { k: () => palette.open(), z: writes ? null : undo }[event.key.toLowerCase()];
+  if (!action) return;
+  event.preventDefault();
+  action();
+}
+
+/** The state with which a view opens: the current model and text, if the view fits the model, and what is selected. */
+function handedOn(view) {
+  const { model, text, image } = open.state;
+  const fits = models.some((each) => each.name === model && VIEWS[view].fits?.(each));
+  if (!fits) return {};
+  const selected = VIEWS[open.view].selection?.(open.state) ?? {};
+  return { model, text, image, ...VIEWS[view].select?.(selected) };
+}
+
+/** Open a view with what is chosen now. */
 function openView(event, view) {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  const { model, text } = open.state;
-  const fits = models.some((each) => each.name === model && VIEWS[view].fits?.(each));
-  studio.go(view, fits ? { model, text } : {});
+  studio.go(view, handedOn(view));
 }
 
 function drawNavigation() {
@@ -81,22 +153,30 @@ function drawNavigation() {
   const group = ([name, views]) => [h("p", {}, name), h("ul", { "aria-label": name }, views.map(link))];
   nav.replaceChildren(
     h("a", { class: "st-brand", href: "#play" }, h("strong", {}, "Clearhead"), " Studio"),
-    h("div", { class: "st-links" }, GROUPS.flatMap(group)), themeMenu());
+    h("div", { class: "st-links" }, GROUPS.flatMap(group)),
+    h("div", { class: "st-foot" },
+      h("button", { type: "button", class: "ch-button", title: "Ctrl+K", onclick: () => palette.open() }, "Find…"),
+      h("button", { type: "button", class: "ch-button", title: "Ctrl+Z", onclick: undo }, "Undo"),
+      h("button", { type: "button", class: "ch-button", title: "Teacher’s mode: Esc ends it", onclick: () => presentation.toggle() }, "Present"),
+      themeMenu()));
 }
 
 function themeMenu() {
   const select = h("select", {
     "aria-label": "Light or dark",
-    onchange: () => {
-      localStorage.setItem("theme", select.value);
-      applyTheme();
-    },
+    onchange: () => setTheme(select.value),
   }, THEMES.map(([value, text]) => h("option", { value, selected: value === theme() }, text)));
   return h("label", { class: "st-theme" }, select);
 }
 
 function theme() {
   return localStorage.getItem("theme") ?? "";
+}
+
+function setTheme(value) {
+  localStorage.setItem("theme", value);
+  applyTheme();
+  nav.querySelector(".st-theme select").value = value;
 }
 
 function applyTheme() {
@@ -113,6 +193,8 @@ async function start() {
   applyTheme();
   drawNavigation();
   document.body.replaceChildren(h("a", { class: "st-skip", href: "#view", onclick: skipNavigation }, "To the view"), nav, main, card);
+  palette = commandPalette(commands);
+  addEventListener("keydown", shortcut);
   try {
     await studio.reloadModels();
   } catch (error) {

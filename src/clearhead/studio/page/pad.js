@@ -7,12 +7,13 @@ import { h } from "./views/dom.js";
 const SIDE = 280; // pixels of the pad
 const LINE_WIDTH = 20;
 const MARGIN = 4 / 28; // around the drawing, as in the MNIST images
+const SEVEN = [[0.28, 0.2], [0.72, 0.2], [0.55, 0.55], [0.43, 0.85]]; // an example, in sides of the pad
 const INTERVAL = 120; // milliseconds between two images while drawing
 
 /**
- * The pad: {element}. `onImage` gets the image, a PNG as a data URL, while it is drawn and when one is dropped.
+ * The pad: {element}. With `example` it opens with a digit instead of an empty pad. `onImage` gets the image, a PNG as a data URL, while it is drawn and when one is dropped.
  */
-export function pad({ models, model, image, onModel, onImage }) {
+export function pad({ models, model, image, example = false, onModel, onImage }) {
   const canvas = h("canvas", {
     width: SIDE, height: SIDE, class: "st-pad", tabindex: 0, role: "img",
     "aria-label": "A pad: draw with the pointer, drop an image, or choose a file",
@@ -61,6 +62,14 @@ export function pad({ models, model, image, onModel, onImage }) {
     onImage(normalizedImage(strokes, model.image.side));
   }
 
+  /** Draw a seven and send it; the next stroke begins anew. */
+  function drawExample() {
+    strokes = [SEVEN.map(([x, y]) => [x * SIDE, y * SIDE])];
+    draw(context, strokes, LINE_WIDTH, (point) => point);
+    send();
+    strokes = [];
+  }
+
   async function readFile(selected) {
     if (!selected?.type.startsWith("image/")) return;
     const bitmap = await createImageBitmap(selected).catch(() => null);
@@ -93,6 +102,7 @@ export function pad({ models, model, image, onModel, onImage }) {
   });
   wipe();
   if (image?.startsWith("data:image/png;base64,")) restore(image);
+  else if (example) queueMicrotask(drawExample);
   const element = h("div", { class: "st-drawing" },
     modelMenu(models, model, onModel), canvas,
     h("div", { class: "st-more" },

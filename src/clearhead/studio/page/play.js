@@ -7,14 +7,14 @@ import { findModel, inputBar, inputText, noModel, resultPanel } from "./shared.j
 import { button, meter, partLabel, shareList, slider } from "./views/controls.js";
 import { h, keyOf } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
+import { amountLegend } from "./views/legend.js";
 import { percent, visible } from "./views/numbers.js";
 
 export const NAME = "Play";
-export const ABOUT = "Use a model. Each token is coloured by the model's confidence; select one to see the alternatives.";
+export const ABOUT = "Use a model. Each token is coloured by its probability; select one to see the alternatives.";
 // A model that reads text and has the verb "generate" but does not generate fills in masked tokens: nothing to play.
 export const fits = ({ generates, reads, verb }) => generates || (reads !== "words" && verb !== "generate");
 
-const MAX_SHADE = 0.55; // of the least probable token
 const MAX_TEMPERATURE = 15; // tenths
 const MAX_TOKENS = 120;
 const MAX_CONTINUATION = 160;
@@ -32,7 +32,7 @@ export function open(element, state, studio) {
   let answer = { tokens: [], text: "" };
   let selected = null; // index of a token
   let running = null; // AbortController of the answer on its way
-  let [view, colours] = [null, null];
+  let [view, colours, bar] = [null, null, null];
 
   function submit(changes) {
     request = { ...request, ...changes };
@@ -85,7 +85,7 @@ export function open(element, state, studio) {
     drawHeading();
     view.figure.replaceChildren(...content());
     view.say(selected === null && answer.tokens.length
-      ? "The stronger the colour, the less confident the model was. Click a token to see its alternatives." : "");
+      ? "The stronger the colour of a token, the more probable the model finds it. Click one to see its alternatives." : "");
   }
 
   function content() {
@@ -120,11 +120,11 @@ export function open(element, state, studio) {
     const tokens = answer.tokens.map((token, index) => tokenElement(token, index));
     const name = "Answer; arrow keys move between tokens, Enter selects one";
     const text = h("div", { class: "st-answer", role: "group", "aria-label": name, dir: "auto" }, prompt, tokens);
-    return [text, alternatives()];
+    return [text, amountLegend(colours, ["0 %", "100 % likely"], 1, colours.share), alternatives()];
   }
 
   function tokenElement(token, index) {
-    const fill = colours.share(MAX_SHADE * (1 - token.probability));
+    const fill = colours.share(token.probability);
     const shown = index === 0 && !model.continues ? token.piece.trimStart() : token.piece;
     return h("span", {
       class: "st-token", role: "button", "aria-pressed": String(index === selected), tabindex: index === (selected ?? 0) ? 0 : -1,
@@ -165,7 +165,7 @@ export function open(element, state, studio) {
 
   const temperature = slider("Temperature", MAX_TEMPERATURE, Math.round(10 * request.temperature), (tenths) => (tenths / 10).toFixed(1),
     (tenths) => { request.temperature = tenths / 10; });
-  const again = button("Again", () => submit({ seed: request.seed + 1, forced: [] }), "Answer again with another random seed");
+  const again = button("Again", () => submitInput({ text: bar.text(), seed: request.seed + 1 }), "Answer again with another random seed");
   const onModel = (name) => studio.go("play", { model: name });
   const submitInput = (input) => {
     selected = null;
@@ -179,7 +179,7 @@ export function open(element, state, studio) {
   } else {
     const more = model.generates ? [temperature, again] : [];
     const action = model.verb[0].toUpperCase() + model.verb.slice(1);
-    const bar = inputBar({ models, model, text: request.text, action, onModel, more, onSubmit: (text) => submitInput({ text }) });
+    bar = inputBar({ models, model, text: request.text, action, onModel, more, onSubmit: (text) => submitInput({ text }) });
     element.append(bar.element, panel);
     submit({});
   }

@@ -15,7 +15,7 @@ export function inputText(model, text) {
 }
 
 /**
- * A bar with a model menu, a text field, a button and examples: {element}.
+ * A bar with a model menu, a text field, a button and examples: {element, text: what stands in the field now}.
  *
  * `onSubmit` gets the text, `onModel` the name of the model that was chosen.
  */
@@ -41,7 +41,7 @@ export function inputBar({ models, model, text, action, onSubmit, onModel, more 
     h("div", { class: "st-more" }, ...more,
       h("span", { class: "st-examples", role: "group", "aria-label": "Examples" },
         h("span", { class: "ch-label", "aria-hidden": "true" }, "Try"), model.examples.map(example))));
-  return { element };
+  return { element, text: () => input.value };
 }
 
 /** A menu of models with the title of the chosen one. */

@@ -12,6 +12,12 @@ export const NAME = "Steps";
 export const ABOUT = "One query at a time: score, scale, softmax, weight, sum, with the numbers of a real head and the line of code.";
 export const fits = ({ attends, reads }) => attends && reads !== "image";
 
+/** The head and query that are chosen, for other views. */
+export const selection = ({ kind, layer, head, query }) => ({ kind, layer, head, query });
+
+/** The state that shows a selection of another view. */
+export const select = ({ kind, layer, head, query }) => ({ kind, layer, head, query });
+
 export function open(element, state, studio) {
   const models = studio.models(fits);
   if (!models.length) return element.append(noModel("attends to tokens"));
@@ -28,7 +34,7 @@ export function open(element, state, studio) {
   function refresh(changes = {}) {
     Object.assign(request, changes);
     load(async (isCurrent) => {
-      if (changes.text !== undefined || !look) look = await post("/look", { model: model.name, text: request.text });
+      if (changes.text !== undefined || !look) look = await post("/studio/api/look", { model: model.name, text: request.text });
       clamp();
       const { text, kind, layer, head, query } = request;
       const data = await post("/studio/api/steps", { model: model.name, text, kind, layer, head, query });

@@ -1,23 +1,21 @@
 // Train a model: start, watch, pause, resume, stop and compare runs.
 
-import { get, post, put } from "./api.js";
-import { plot } from "./plot.js";
-import { button, menu, partLabel, slider, toggle } from "./views/controls.js";
-import { h } from "./views/dom.js";
+import { get, post, put, remove } from "./api.js";
+import { plot } from "./views/plot.js";
+import { button, menu, partLabel, toggle } from "./views/controls.js";
+import { h, roomIn } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
-import { mount } from "./views/heads.js";
+import { mount } from "./views/history.js";
 import { format } from "./views/numbers.js";
 
 export const NAME = "Train";
-export const ABOUT = "Start a run and watch it learn. It is a separate process: closing this page or the server does not end it.";
+export const ABOUT = "Start a run and watch it learn. It continues when you close this page or the server.";
 
 const INTERVAL = 1500; // milliseconds between two updates
-const ACTIONS = { running: ["pause", "stop"], paused: ["resume", "stop"], stopped: ["resume"], failed: ["resume"], finished: ["use"] };
-const SAMPLES = 6;
-const KINDS = ["encoder.self", "decoder.self", "decoder.cross"];
+const NAMES = { finish: "use as it is" }; // of actions; others are called as they are
 
 export function open(element, state, studio) {
-  const request = { task: state.task, size: state.size ?? "tiny", steps: Number(state.steps ?? 300), upload: state.upload ?? "" };
+  const request = { task: state.task, size: state.size ?? "tiny", steps: Number(state.steps ?? 300), upload: state.upload ?? "", settings: state.settings ?? "" };
   let chosen = (state.runs ?? "").split(",").filter(Boolean);
   let tasks = []; // what can be trained
   let known = { runs: [], uploads: [] };
@@ -26,6 +24,7 @@ export function open(element, state, studio) {
   const errorLine = h("p", { class: "st-error", role: "alert", hidden: true });
   const statusLine = h("p", { class: "st-news", role: "status" });
   const form = h("form", { class: "st-new-run", "aria-label": "New run", onsubmit: start });
+  const preview = h("div", { class: "st-preview" });
   const list = h("ul", { class: "st-runs", "aria-label": "Runs" });
   const place = h("div", { class: "st-place" });
   const attention = attentionHistory(h("div"));
@@ -75,6 +74,10 @@ export function open(element, state, studio) {
   }
 
   async function apply(action, { name }) {
+    if (action === "delete") {
+      if (confirm(`Delete ${name} with its model and its checkpoints?`)) await remove(`/studio/api/runs/${encodeURIComponent(name)}`);
+      return;
+    }
     await post(`/studio/api/runs/${encodeURIComponent(name)}/${action}`);
     if (action !== "use") return;
     await studio.reloadModels();
@@ -86,7 +89,8 @@ export function open(element, state, studio) {
     event.preventDefault();
     run(async () => {
       const { task, size, steps, upload } = request;
-      const started = await post("/studio/api/runs", { task, size, steps, ...(upload ? { upload } : {}) });
+      const settings = request.settings.split(/\s+/).filter(Boolean);
+      const started = await post("/studio/api/runs", { task, size, steps, settings, ...(upload ? { upload } : {}) });
       choose([started.name]);
       say(statusLine, `${started.name} has started.`);
     });
@@ -104,6 +108,20 @@ export function open(element, state, studio) {
       request.upload = name;
       say(statusLine, `${name} is uploaded.`);
     });
+    await inspect();
+  }
+
+  /** Show what is in the chosen file, and what looks wrong in it, before a run starts. */
+  async function inspect() {
+    const { upload, task } = request;
+    if (!upload) return preview.replaceChildren();
+    try {
+      const found = await get(`/studio/api/runs/uploads/${encodeURIComponent(upload)}/check?task=${encodeURIComponent(task)}`);
+      if (upload === request.upload && task === request.task) preview.replaceChildren(report(found));
+    } catch (error) {
+      preview.replaceChildren(h("p", { class: "st-error", role: "alert" }, error.message));
+    }
+    return undefined;
   }
 
   // --- drawing ---
@@ -112,7 +130,7 @@ export function open(element, state, studio) {
     drawForm();
     drawList();
     const runs = chosen.map((name) => details.get(name)).filter(Boolean);
-    if (!runs.length) return place.replaceChildren(h("p", { class: "st-hint" }, "No run yet: start one above."));
+    if (!runs.length) return place.replaceChildren(firstRun());
     view ??= frame(place, { name: "runs", label: "Runs", draw: drawRuns, picture: () => view.figure,
       json: () => ({ format: "clearhead-runs-1", runs: [...details.values()] }) }, {});
     view.redraw();
@@ -130,18 +148,23 @@ export function open(element, state, studio) {
     const set = (name) => (value) => {
       request[name] = value;
       if (name === "task" && !tasks.find((each) => each.name === value).upload) request.upload = "";
-      studio.set({ task: request.task, size: request.size, steps: request.steps, upload: request.upload });
+      studio.set({ task: request.task, size: request.size, steps: request.steps, upload: request.upload, settings: request.settings });
       drawForm();
+      if (name === "task" || name === "upload") inspect();
     };
     const sources = [["", "built in"], ...(chosenTask.upload ? known.uploads.map((name) => [name, name]) : [])];
     const steps = h("input", { class: "st-input st-number", type: "number", min: 1, max: 1000000, value: request.steps,
       "aria-label": "Steps", onchange: () => set("steps")(Number(steps.value)) });
+    const more = h("input", { class: "st-input", "aria-label": "More settings", autocomplete: "off", spellcheck: "false", placeholder: "key=value key=value",
+      onchange: () => set("settings")(more.value) });
+    more.value = request.settings;
     form.replaceChildren(
       menu("Task", tasks.map(({ name, title, needs }) => [name, `${title}: ${needs}`]), request.task, set("task")),
       menu("Data", sources, request.upload, set("upload")),
       ...(chosenTask.upload ? [button("Upload a file", () => file.click()), file] : []),
       menu("Size", ["tiny", "small", "base"].map((size) => [size, size]), request.size, set("size")),
-      h("label", { class: "ch-menu" }, h("span", { class: "ch-label" }, "Steps"), steps),
+      h("label", { class: "ch-menu", title: "One step is one batch of examples. 300 take a minute or two." }, h("span", { class: "ch-label" }, "Steps"), steps),
+      h("details", { class: "st-settings", open: Boolean(request.settings) }, h("summary", {}, "More settings"), more, h("p", { class: "st-hint" }, "As for clearhead train, separated by blanks: model.layers=2 train.seed=7 data.kind=pairs")),
       h("button", { class: "st-go" }, "Start"));
   }
 
@@ -160,24 +183,26 @@ export function open(element, state, studio) {
       update();
     });
     compare.querySelector("input").setAttribute("aria-label", `Show ${entry.name}`);
-    const action = (name) => button(name, () => run(() => apply(name, entry)), `${name} ${entry.name}`);
+    const action = (name) => button(NAMES[name] ?? name, () => run(() => apply(name, entry)), `${NAMES[name] ?? name} ${entry.name}`);
     return h("li", {}, compare, h("span", { class: `st-state st-is-${entry.state}` }, entry.state),
       h("span", { class: "ch-label" }, `${entry.task} · ${entry.data} · ${entry.steps.toLocaleString("en")} steps`),
-      h("span", { class: "st-verbs" }, ACTIONS[entry.state].map(action)));
+      h("span", { class: "st-verbs" }, entry.actions.map(action)),
+      ...(entry.why ? [h("p", { class: "st-why" }, entry.why)] : []));
   }
 
   function drawRuns() {
     const runs = chosen.map((name) => details.get(name)).filter(Boolean);
     title(view.heading, [runs.map(({ name }) => name).join(", ")], runs.map(summary).join(" · "));
-    const width = Math.max(300, Math.min(900, view.figure.clientWidth * (view.figure.clientWidth > 900 ? 0.58 : 1)));
+    const width = Math.max(300, Math.min(900, roomIn(view.figure) * (view.figure.clientWidth > 900 ? 0.58 : 1)));
     view.figure.replaceChildren(
       h("div", {}, partLabel("Loss: training as a line, held-out examples as dots"),
         plot(runs.flatMap((run, number) => curves(run, number, runs.length > 1)), { width, height: 300, x: "step", y: "loss" })),
       h("div", {}, samples(runs[0]), logTail(runs[0], logOpen ?? runs[0].state === "failed", (open) => { logOpen = open; })));
   }
 
-  element.append(form, errorLine, statusLine, list, place, attention.element);
+  element.append(form, preview, errorLine, statusLine, list, place, attention.element);
   update();
+  if (request.upload) inspect();
   return {
     close() {
       closed = true;
@@ -186,6 +211,23 @@ export function open(element, state, studio) {
       attention.close();
     },
   };
+}
+
+/** What an empty page says: what will be seen here. */
+function firstRun() {
+  return h("div", { class: "st-hint" }, h("p", {}, "No run yet. Press Start: a tiny model begins to learn from built-in data, and here you watch"),
+    h("ul", {}, ["the loss falling, on training examples and on examples that it never sees;", "samples of its output, from noise to words;",
+      "the attention of one example at every evaluation, like a film."].map((text) => h("li", {}, text))));
+}
+
+/** What a file holds and what looks wrong in it. */
+function report({ name, kind, unit, train, validation, first, faults }) {
+  const count = (number) => number.toLocaleString("en");
+  return h("section", { "aria-label": `What is in ${name}` },
+    partLabel(h("strong", {}, name), ` · ${kind}: ${count(train)} ${unit} to learn from, ${count(validation)} held out`),
+    h("pre", { class: "st-first", dir: "auto" }, first.join("\n")),
+    faults.length ? h("ul", { class: "st-faults" }, faults.map((fault) => h("li", {}, `${fault.what}: ${count(fault.count)}${fault.places.length ? ` (${fault.places.join(", ")})` : ""}`)))
+      : h("p", { class: "st-hint" }, "Nothing looks wrong in it."));
 }
 
 function say(line, message) {
@@ -218,7 +260,7 @@ function curves({ name, metrics }, number, several) {
 }
 
 function samples({ metrics }) {
-  const newest = metrics.filter(({ sample }) => sample).slice(-SAMPLES).reverse();
+  const newest = metrics.filter(({ sample }) => sample).reverse();
   if (!newest.length) return "";
   return h("section", { "aria-label": "Samples" }, partLabel("Samples of its output, newest first"),
     h("ol", { class: "st-samples" }, newest.map(({ step, sample }) =>
@@ -232,51 +274,27 @@ function logTail({ said: log }, open, onToggle) {
   return last ? details : "";
 }
 
-/** One kind of attention at one evaluation, with readable tokens. */
-function attentionAt({ rows, columns, weights }, kind, evaluation) {
-  const readable = (tokens) => tokens.map((token) => token.replaceAll("▁", " ").trim() || "·");
-  return { rows: readable(rows), columns: readable(columns), weights: weights[evaluation], causal: kind === "decoder.self" };
-}
-
 /** The attention of a fixed example at each evaluation: {element, follow, close}. */
 function attentionHistory(element) {
-  let [view, history, newest, shown, chosen] = [null, null, "", null, {}];
-  const tools = h("div", { class: "st-choices" });
-  const place = h("div", { class: "st-place" });
-  element.append(tools, place);
+  let [view, newest, chosen, count] = [null, "", {}, 0];
 
   async function follow({ name, metrics }) {
-    const count = metrics.filter(({ part }) => part === "validation").length;
-    if (!count || newest === `${name} ${count}`) return;
-    newest = `${name} ${count}`;
-    const atEnd = !history || shown === history.steps.length - 1;
+    const evaluations = metrics.filter(({ part }) => part === "validation").length;
+    if (!evaluations || newest === `${name} ${evaluations}`) return;
+    newest = `${name} ${evaluations}`;
     const found = await get(`/studio/api/runs/${encodeURIComponent(name)}/attention`).catch(() => null);
     if (!found?.steps.length) return clear();
-    history = found;
-    shown = atEnd || shown >= history.steps.length ? history.steps.length - 1 : shown;
-    draw(name);
+    if (chosen.step === count - 1) chosen = { ...chosen, step: undefined }; // stay at the newest
+    count = found.steps.length;
+    const data = { ...found, model: name };
+    if (view) view.update(data, chosen);
+    else view = mount(element, data, { chosen, onChange: (next) => { chosen = next; } });
   }
 
   /** Show nothing for a run without attention, instead of that of the previous run. */
   function clear() {
     view?.destroy();
-    [view, history] = [null, null];
-    tools.replaceChildren();
-  }
-
-  function draw(name) {
-    const { steps } = history;
-    tools.replaceChildren(slider("Attention of one held-out example at", steps.length - 1, shown,
-      (index) => `step ${steps[index].toLocaleString("en")}`, (index) => { shown = index; show(name); }));
-    show(name);
-  }
-
-  function show(name) {
-    const kinds = KINDS.filter((kind) => kind in history.attention);
-    const attention = Object.fromEntries(kinds.map((kind) => [kind, attentionAt(history.attention[kind], kind, shown)]));
-    const data = { format: "clearhead-look-1", model: name, text: `Step ${history.steps[shown].toLocaleString("en")}`, output: "", attention };
-    if (view) view.update(data, chosen);
-    else view = mount(place, data, { chosen, onChange: (next) => { chosen = next; } });
+    view = null;
   }
 
   return { element, follow, close: () => view?.destroy() };

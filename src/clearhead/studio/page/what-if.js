@@ -7,12 +7,14 @@ import { findModel, inputBar, inputText, noModel, resultPanel } from "./shared.j
 import { button, partLabel, toggle } from "./views/controls.js";
 import { h } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
+import { amountLegend } from "./views/legend.js";
 import { format, percent, visible } from "./views/numbers.js";
 
 export const NAME = "What if";
 export const ABOUT = "Switch a part off to see what it contributes: to the answer, and to the probability of the original answer.";
 export const fits = ({ attends }) => attends;
 
+const MASK_NOTE = "A model that writes token by token has nothing later to look at, so its sentence stays the same without the mask. While it learns it sees the whole sentence: the loss shows the difference.";
 const WHOLE = [["scale", "Scale 1/√dₖ"], ["mask", "Mask"], ["positions", "Positions"]];
 
 export function open(element, state, studio) {
@@ -50,8 +52,8 @@ export function open(element, state, studio) {
   }
 
   /** Draw switches for the whole model, for each layer and for each head. */
-  function drawSwitches({ layers, heads }) {
-    const whole = WHOLE.map(([name, text]) => toggle(text, off[name], (on) => change({ [name]: on })));
+  function drawSwitches({ whole: present, layers, heads }) {
+    const whole = WHOLE.filter(([name]) => present.includes(name)).map(([name, text]) => toggle(text, off[name], (on) => change({ [name]: on })));
     const layerSwitches = layers.map((name) => toggle(name, off.layers.includes(name), (on) => flip("layers", name, on)));
     const rows = Object.entries(heads).map(([name, count]) => h("tr", {}, h("th", { scope: "row" }, name),
       Array.from({ length: count }, (_, head) => h("td", {}, headSwitch(`${name}:${head}`, `${name}, head ${head}`)))));
@@ -80,17 +82,17 @@ export function open(element, state, studio) {
     const colours = view.palette();
     title(view.heading, [readsImage ? "the image" : data.text], comparison(data, off));
     view.figure.replaceChildren(
-      column("Original", data.original, data, colours), column(nameOf(off), data.changed, data, colours));
-    view.say("The stronger the colour of a token, the more probable the model finds it.");
+      column("Original", data.original, data, colours), column(nameOf(off), data.changed, data, colours),
+      amountLegend(colours, ["0 %", "100 % likely"], 1, colours.share));
+    view.say(`The stronger the colour of a token, the more probable the model finds it.${off.mask ? ` ${MASK_NOTE}` : ""}`);
   }
 
   const onModel = (name) => studio.go("what-if", { model: name });
   const input = readsImage
-    ? pad({ models, model, image: request.image, onModel, onImage: (image) => refresh({ image }) })
+    ? pad({ models, model, image: request.image, example: true, onModel, onImage: (image) => refresh({ image }) })
     : inputBar({ models, model, text: request.text, action: "Compare", onModel, onSubmit: (text) => refresh({ text }) });
   const body = h("div", { class: "st-beside st-wide" }, switches, panel);
   element.append(readsImage ? h("div", { class: "st-beside" }, input.element, body) : h("div", {}, input.element, body));
-  if (readsImage && !request.image) place.append(h("p", { class: "st-hint" }, "Draw something first."));
   refresh();
   return { close: () => view?.destroy() };
 }

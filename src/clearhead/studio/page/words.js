@@ -3,7 +3,7 @@
 import { post } from "./api.js";
 import { findModel, modelMenu, noModel, resultPanel } from "./shared.js";
 import { button, meter, partLabel } from "./views/controls.js";
-import { h, label, sheet, svg } from "./views/dom.js";
+import { h, label, roomIn, sheet, svg } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
 import { widthOf } from "./views/measure.js";
 import { format } from "./views/numbers.js";
@@ -46,7 +46,7 @@ export function open(element, state, studio) {
     title(view.heading, [groups.join(", ")], `${model.name} · projected to their first two principal components`);
     const near = data.near[request.word];
     view.figure.replaceChildren(
-      h("div", {}, map(data, request.word, Math.max(320, view.figure.clientWidth - 300), select)),
+      h("div", {}, map(data, request.word, Math.max(320, roomIn(view.figure) - 300), select)),
       h("div", {}, partLabel("Nearest to ", h("strong", {}, request.word), " by cosine"), nearList(near)));
     view.say("Click a word to see its neighbours; a new word is added to the map.");
   }

@@ -6,6 +6,7 @@
 import { meter, partLabel } from "./controls.js";
 import { h, keyOf } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { signedLegend } from "./legend.js";
 import { extent, format, visible } from "./numbers.js";
 
 export const FORMAT = "clearhead-cells-1";
@@ -26,7 +27,7 @@ export function mount(element, data, options = {}) {
     text.addEventListener("keydown", walk);
     text.addEventListener("focusin", (event) => tell(event.target));
     const ready = (entry) => Boolean(options.onChange) || known(data, entry) !== undefined;
-    const read = h("div", {}, text, scale(colours, extent(values)));
+    const read = h("div", {}, text, signedLegend(colours, extent(values)));
     view.figure.replaceChildren(read, ranking(data.ranking, chosen, ready, pick));
     view.say("Point at a letter to read the unit's value.");
   }
@@ -76,8 +77,14 @@ function layerName(layer) {
 
 function summary(data, { layer, unit }) {
   const best = data.ranking.find((entry) => entry.layer === layer && entry.unit === unit);
-  const about = best ? `follows ${best.feature} with a correlation of ${format(best.correlation)} · ` : "";
+  const about = best ? `follows ${best.feature} with a correlation of ${measured(best)} · ` : "";
   return `${about}${data.tokens.length} tokens`;
+}
+
+/** The correlation on text that the unit was not chosen on, where it was measured. */
+function measured({ correlation, held_out: heldOut }) {
+  if (heldOut === null || heldOut === undefined) return `${format(correlation)} (on the text that it was chosen on)`;
+  return `${format(heldOut)} on text that it was not chosen on (${format(correlation)} on the rest)`;
 }
 
 function coloured(tokens, values, colours) {
@@ -91,14 +98,6 @@ function coloured(tokens, values, colours) {
   return h("div", { class: "ch-text", role: "group", "aria-label": name }, tokens.map(letter));
 }
 
-function scale(colours, most) {
-  const [low, high] = [format(-most), format(most)];
-  const shades = Array.from({ length: 21 }, (_, step) => colours.signed(step / 10 - 1));
-  const bar = h("span", { class: "ch-shades" }, shades.map((background) => h("span", { style: { background } })));
-  const meaning = `Colours: orange is ${low}, blue is ${high}`;
-  return h("div", { class: "ch-legend", role: "img", "aria-label": meaning }, low, bar, high);
-}
-
 /** The units that follow a feature best, to choose from. */
 function ranking(entries, chosen, ready, pick) {
   const line = (entry) => {
@@ -106,8 +105,8 @@ function ranking(entries, chosen, ready, pick) {
     const state = { "aria-pressed": String(own), disabled: !ready(entry), onclick: () => pick(entry) };
     return h("li", {}, h("button", { type: "button", ...state },
       h("span", { class: "ch-feature" }, entry.feature),
-      h("span", { class: "ch-number" }, format(entry.correlation)),
-      meter(entry.correlation),
+      h("span", { class: "ch-number" }, format(entry.held_out ?? entry.correlation)),
+      meter(entry.held_out ?? entry.correlation),
       h("span", { class: "ch-quiet-text" }, `${layerName(entry.layer)}, unit ${entry.unit}`)));
   };
   return h("div", {}, partLabel("Units by what they follow"), h("ol", { class: "ch-ranking" }, entries.map(line)));

@@ -3,11 +3,13 @@
 import { h, sheet, svg } from "./dom.js";
 import { percent } from "./numbers.js";
 
+// Radio buttons of one name are one group in the whole page, and a notebook loads this module once for each widget.
+const own = Math.random().toString(36).slice(2);
 let made = 0;
 
 /** Radio buttons: options [[value, text], ...]. */
 export function choice(label, options, chosen, onChange) {
-  const name = `ch-choice-${(made += 1)}`;
+  const name = `ch-choice-${own}-${(made += 1)}`;
   const option = ([value, text]) =>
     h("label", {},
       h("input", { type: "radio", name, value, checked: value === chosen, onchange: () => onChange(value) }),

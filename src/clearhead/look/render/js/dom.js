@@ -12,9 +12,20 @@ export function svg(tag, attributes = {}, ...children) {
   return furnish(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** An SVG drawing of a given size. */
+/** An SVG drawing of a given size in units; on a large screen a unit is more than a pixel. */
 export function sheet(width, height, attributes, ...children) {
-  return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, ...attributes }, ...children);
+  const size = { width: width * unit(), height: height * unit() };
+  return svg("svg", { ...size, viewBox: `0 0 ${width} ${height}`, ...attributes }, ...children);
+}
+
+/** The pixels of one unit: drawings grow with the type of the page. */
+export function unit() {
+  return Math.max(1, parseFloat(getComputedStyle(document.documentElement).fontSize) / 16);
+}
+
+/** The width of an element in units. */
+export function roomIn(element) {
+  return element.clientWidth / unit();
 }
 
 /** A text in a drawing, its middle at the height y. */

@@ -4,26 +4,36 @@
 // chosen: {kind, layer, head, shape: "lines"|"matrix", token: {side: "query"|"key", index}|null}.
 
 import { choice, partLabel } from "./controls.js";
-import { clamp, h } from "./dom.js";
+import { clamp, h, roomIn } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { amountLegend } from "./legend.js";
 import { lines } from "./lines.js";
 import { headline, kindOptions } from "./looks.js";
 import { matrix } from "./matrix.js";
-import { legend, multiples } from "./multiples.js";
+import { multiples } from "./multiples.js";
 import { format, largest, visible } from "./numbers.js";
 
 export const FORMAT = "clearhead-look-1";
 
 const MIN_WIDTH = 260; // pixels; drawn smaller in a narrower element
 const LINES_UP_TO = 80; // tokens; beyond, the matrix is clearer
+const BESIDE = 880; // units; a wider element shows lines and matrix together
+const NOTES = {
+  "encoder.self": "Each row is a word of the input. It may look at every word of the input.",
+  "decoder.self": "Each row is the word that was just read. It may look at itself and at the words before it.",
+  "decoder.cross": "Each row is the word that is about to be written. What looks at the input is the decoder, which has read only the words before it.",
+};
+const SIDES = { "decoder.cross": { query: "to be written", key: "is looked at" } };
 
 /** Show the heads of a Look in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
   let chosen = validChoice(data, options.chosen ?? {});
   let large = null;
   let grid = null;
-  const saved = { json: () => data, picture: () => large };
+  let both = false; // whether lines and matrix are shown beside each other
+  const saved = { json: options.json ?? (() => data), picture: () => large };
   const view = frame(element, { name: "heads", label: "Attention heads", draw, ...saved }, options);
+  if (options.above) view.tools.before(options.above); // controls of a view that shows heads
 
   function choose(part) {
     chosen = { ...chosen, ...part };
@@ -33,17 +43,18 @@ export function mount(element, data, options = {}) {
   function draw() {
     const kinds = kindOptions(data);
     title(view.heading, headline(data), `${data.model} · ${describe(data.attention[chosen.kind])}`);
-    view.tools.replaceChildren(
-      ...(kinds.length > 1 ? [choice("Attention", kinds, chosen.kind, changeKind)] : []),
-      choice("Show", [["lines", "Lines"], ["matrix", "Matrix"]], chosen.shape, changeShape));
     const colours = view.palette();
     const attended = data.attention[chosen.kind];
     grid = multiples(attended, colours, pick);
     large = h("div", { class: "ch-large" });
     const share = attended.weights[0].length <= 4 ? "minmax(180px, 1fr)" : "minmax(240px, 1.4fr)";
     view.figure.style.setProperty("--ch-grid-share", share);
-    const small = h("div", {}, partLabel("Layers down, heads across"), grid.element, legend(colours));
+    const small = h("div", {}, partLabel("Layers down, heads across"), grid.element, amountLegend(colours, ["weight 0", "weight 1"]));
     view.figure.replaceChildren(small, large);
+    both = roomIn(large) >= BESIDE && attended.rows.length <= LINES_UP_TO;
+    view.tools.replaceChildren(
+      ...(kinds.length > 1 ? [choice("Attention", kinds, chosen.kind, changeKind)] : []),
+      ...(both ? [] : [choice("Show", [["lines", "Lines"], ["matrix", "Matrix"]], chosen.shape, changeShape)]));
     grid.select(chosen.layer, chosen.head);
     drawLarge(colours);
   }
@@ -51,15 +62,17 @@ export function mount(element, data, options = {}) {
   function drawLarge(colours = view.palette()) {
     const attended = data.attention[chosen.kind];
     const head = { ...attended, weights: attended.weights[chosen.layer][chosen.head] };
-    const width = Math.max(MIN_WIDTH, large.clientWidth);
-    const drawn = chosen.shape === "lines" ? drawLines(head, width) : drawMatrix(head, width, colours);
+    const width = Math.max(MIN_WIDTH, roomIn(large) / (both ? 2 : 1) - (both ? 24 : 0));
+    const shapes = both ? ["lines", "matrix"] : [chosen.shape];
+    const drawn = shapes.map((shape) => (shape === "lines" ? drawLines(head, width) : drawMatrix(head, width, colours)).element);
     const name = h("strong", {}, `Layer ${chosen.layer}, head ${chosen.head}`);
-    large.replaceChildren(partLabel(name), drawn.element);
+    large.replaceChildren(partLabel(name), h("div", { class: "ch-pair" }, drawn),
+      NOTES[chosen.kind] ? h("p", { class: "ch-note" }, NOTES[chosen.kind]) : "");
   }
 
   function drawLines(head, width) {
     const onHover = (token) => hover(drawn, head, token ?? chosen.token);
-    const drawn = lines(head, width, { onHover, onPin: (token) => pin(drawn, head, token) });
+    const drawn = lines({ ...head, sides: SIDES[chosen.kind] }, width, { onHover, onPin: (token) => pin(drawn, head, token) });
     onHover(null);
     return drawn;
   }

@@ -8,21 +8,22 @@ const FAINTEST = 0.01; // weights below are not drawn
 const NUMBERED = 0.05; // weights below are not written out
 const AMOUNT = 40; // pixels for a number beside a token
 const TOP = 26; // pixels for the headings
-const SIDES = { query: "asks", key: "is looked at" };
+const SIDES = { query: "asks", key: "is looked at" }; // headings
 
 /**
- * The lines of `head` {rows, columns, weights (T, S)} in a given width: {element, isolate}.
+ * The lines of `head` {rows, columns, weights (T, S), sides?: headings} in a given width: {element, isolate}.
  *
  * `onHover(token)` gets the token {side, index} under the pointer or with the focus, or null; `onPin(token)` the one
  * that was clicked.
  */
 export function lines(head, width, { onHover, onPin }) {
   const plan = layout(head, width);
+  const sides = head.sides ?? SIDES;
   const paths = head.weights.flatMap((row, query) => row.map((weight, key) => path(plan, query, key, weight)));
   const seen = paths.filter(Boolean);
   const tokens = {
-    query: head.rows.map((word, index) => token(plan, "query", index, visible(word))),
-    key: head.columns.map((word, index) => token(plan, "key", index, visible(word))),
+    query: head.rows.map((word, index) => token(plan, "query", index, visible(word), sides)),
+    key: head.columns.map((word, index) => token(plan, "key", index, visible(word), sides)),
   };
   const all = [...tokens.query, ...tokens.key];
   for (const each of all) listen(each, tokens, { onHover, onPin });
@@ -30,7 +31,7 @@ export function lines(head, width, { onHover, onPin }) {
   const name = { class: "ch-lines", role: "group", "aria-label": "Attention as lines; arrow keys move between words" };
   const drawn = svg("g", {}, seen.map((line) => line.element));
   const groups = all.map((each) => each.group);
-  const element = sheet(plan.width, plan.height, name, heading(plan, "query"), heading(plan, "key"), drawn, groups);
+  const element = sheet(plan.width, plan.height, name, heading(plan, "query", sides), heading(plan, "key", sides), drawn, groups);
   element.addEventListener("pointerleave", () => onHover(null));
   return { element, isolate: (chosen) => isolate(element, seen, tokens, head.weights, chosen) };
 }
@@ -66,18 +67,18 @@ function inner(plan, side) {
   return { x: plan.ends[side] + (isQuery ? -10 : 10), anchor: { "text-anchor": isQuery ? "end" : "start" } };
 }
 
-function heading(plan, side) {
+function heading(plan, side, sides) {
   const { x, anchor } = inner(plan, side);
-  return label(SIDES[side], x, 10, 12, { class: "ch-side", ...anchor });
+  return label(sides[side], x, 10, 12, { class: "ch-side", ...anchor });
 }
 
-function token(plan, side, index, word) {
+function token(plan, side, index, word, sides) {
   const [{ x, anchor }, y, room] = [inner(plan, side), middle(plan, index), plan.room[side]];
   const outer = side === "query" ? AMOUNT - 4 : plan.width - AMOUNT + 4;
   const amount = label("", outer, y, Math.min(plan.size, 12), { class: "ch-amount", ...anchor });
   const box = { x: side === "query" ? x - room - 2 : x - 6, y: y - plan.step / 2 + 1 };
   const size = { width: room + 8, height: plan.step - 2 };
-  const state = { tabindex: -1, role: "button", "aria-pressed": "false", "aria-label": `${SIDES[side]}: ${word}` };
+  const state = { tabindex: -1, role: "button", "aria-pressed": "false", "aria-label": `${sides[side]}: ${word}` };
   const shown = label(cut(word, room, plan.size), x, y, plan.size, anchor);
   const group = svg("g", { class: "ch-token", ...state },
     svg("title", {}, word), svg("rect", { ...box, ...size }), shown, amount);

@@ -54,13 +54,3 @@ function pixels(attended, weights, table) {
   }));
   return image;
 }
-
-/** What the colours mean: a bar from 0 to 1. */
-export function legend(colours) {
-  const canvas = h("canvas", { width: 100, height: 1, "aria-hidden": "true" });
-  const image = new ImageData(100, 1);
-  for (let x = 0; x < 100; x += 1) image.data.set([...shade(colours.table, bright(x / 99)), 255], 4 * x);
-  canvas.getContext("2d").putImageData(image, 0, 0);
-  const meaning = "Colours: pale is weight 0, deep is weight 1";
-  return h("div", { class: "ch-legend", role: "img", "aria-label": meaning }, "0", canvas, "1");
-}

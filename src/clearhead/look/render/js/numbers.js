@@ -24,11 +24,12 @@ export function short(weight) {
   return weight > 0.995 ? "1" : weight.toFixed(2).slice(1);
 }
 
-/** A share of one: "82 %", "0.4 %". */
+/** A share of one: "82 %", "0.4 %", "−31 %". */
 export function percent(share) {
   const hundredths = 100 * share;
-  const whole = hundredths >= 10 || hundredths === 0;
-  return `${whole ? hundredths.toFixed(0) : hundredths.toPrecision(hundredths < 0.1 ? 1 : 2)} %`;
+  const size = Math.abs(hundredths);
+  const text = size >= 10 || size === 0 ? hundredths.toFixed(0) : hundredths.toPrecision(size < 0.1 ? 1 : 2);
+  return `${text.replace("-", "−")} %`;
 }
 
 /** The places of the `count` largest values, largest first. */

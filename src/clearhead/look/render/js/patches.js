@@ -4,7 +4,7 @@
 // chosen: {kind, way: "rollout"|"attention", layer, heads: "mean"|"max"|"min"|"0"|…, query: a row, or null for all}.
 
 import { choice, menu, partLabel, shareList, slider } from "./controls.js";
-import { clamp, h } from "./dom.js";
+import { clamp, h, roomIn } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
 import { headline, kindOptions } from "./looks.js";
 import { percent } from "./numbers.js";
@@ -40,7 +40,7 @@ export function mount(element, data, options = {}) {
     title(view.heading, headline(data), `${data.model} · ${attended().weights.length} layers`);
     drawTools();
     const react = { pick: (query) => show({ query }), hover };
-    const width = view.figure.clientWidth;
+    const width = roomIn(view.figure);
     const size = clamp(width * 0.42, Math.min(width, USUAL), LARGEST);
     surface = data.image ? imageSurface(data, attended(), size, react) : textSurface(data, attended(), react);
     const beside = h("div", { class: "ch-beside" }, surface.queries, surface.strip, likely(data.probabilities));

@@ -7,7 +7,7 @@ const cached = new WeakMap(); // weights -> {way and heads: tables}: a slider ne
 
 /** Whether queries and keys are the same tokens. */
 export function square({ rows, columns }) {
-  return rows.length === columns.length;
+  return rows.length === columns.length && rows.every((token, place) => token === columns[place]);
 }
 
 /** For each layer (T, S): by rollout, or the attention of one head, or of all heads fused. */

@@ -1,28 +1,33 @@
 // Line plots with round tick values.
 
-import { h, label, sheet, svg } from "./views/dom.js";
-import { format } from "./views/numbers.js";
+import { h, label, sheet, svg } from "./dom.js";
+import { format } from "./numbers.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, 14, 10, 40];
-const SHADES = ["st-line-0", "st-line-1", "st-line-2", "st-line-3", "st-line-4", "st-line-5"];
+const SHADES = ["ch-line-0", "ch-line-1", "ch-line-2", "ch-line-3", "ch-line-4", "ch-line-5"];
 
-/** Plot curves [{name, points: [[x, y], …], dots?, shade?}] in a given size; `x` and `y` name the axes. */
-export function plot(curves, { width, height, x, y }) {
+/**
+ * Plot curves [{name, points: [[x, y], …], dots?, shade?}] in a given size; `x` and `y` name the axes.
+ *
+ * `ticks` [[x, text], …] replace the round values of x, and `at` marks one x by a line.
+ */
+export function plot(curves, { width, height, x, y, ticks: named, at }) {
   const all = curves.flatMap(({ points }) => points);
-  if (!all.length) return h("p", { class: "st-hint" }, "No measurements yet.");
+  if (!all.length) return h("p", { class: "ch-quiet-text" }, "No measurements yet.");
   const [[left, right], [low, high]] = [0, 1].map((axis) => bounds(all.map((point) => point[axis])));
   const across = (value) => LEFT + ((value - left) / (right - left)) * (width - LEFT - RIGHT);
   const up = (value) => height - BOTTOM - ((value - low) / (high - low)) * (height - TOP - BOTTOM);
   const grid = [
     ...ticks(low, high, 5).flatMap((value) => [
-      svg("line", { x1: LEFT, x2: width - RIGHT, y1: up(value), y2: up(value), class: "st-grid" }),
+      svg("line", { x1: LEFT, x2: width - RIGHT, y1: up(value), y2: up(value), class: "ch-gridline" }),
       label(format(value), LEFT - 8, up(value), 12, { "text-anchor": "end", class: "ch-quiet" })]),
-    ...ticks(left, right, 6).map((value) =>
-      label(value.toLocaleString("en"), across(value), height - BOTTOM + 16, 12, { "text-anchor": "middle", class: "ch-quiet" })),
+    ...(named ?? ticks(left, right, 6).map((value) => [value, value.toLocaleString("en")])).map(([value, text]) =>
+      label(text, across(value), height - BOTTOM + 16, 12, { "text-anchor": "middle", class: "ch-quiet" })),
     label(x, (LEFT + width - RIGHT) / 2, height - 8, 12, { "text-anchor": "middle", class: "ch-quiet" }),
+    ...(at === undefined ? [] : [svg("line", { x1: across(at), x2: across(at), y1: TOP, y2: height - BOTTOM, class: "ch-marker" })]),
   ];
   const drawn = curves.map((curve, number) => line(curve, curve.shade ?? number, across, up));
-  const picture = sheet(width, height, { class: "st-plot", role: "img", "aria-label": `${y} by ${x}: ${describe(curves)}` }, grid, drawn);
+  const picture = sheet(width, height, { class: "ch-plot", role: "img", "aria-label": `${y} by ${x}: ${describe(curves)}` }, grid, drawn);
   return h("div", {}, picture, legend(curves));
 }
 
@@ -30,13 +35,13 @@ function line({ points, dots = false }, number, across, up) {
   const path = points.map(([x, y], place) => `${place ? "L" : "M"}${across(x).toFixed(1)},${up(y).toFixed(1)}`).join("");
   const shade = SHADES[number % SHADES.length];
   const marks = dots || points.length === 1 ? points.map(([x, y]) => svg("circle", { cx: across(x), cy: up(y), r: 3.5, class: shade })) : [];
-  return svg("g", {}, svg("path", { d: path, class: `st-line ${shade}` }), marks);
+  return svg("g", {}, svg("path", { d: path, class: `ch-line ${shade}` }), marks);
 }
 
 function legend(curves) {
   const named = curves.map(({ name, shade }, number) => [name, shade ?? number]).filter(([name]) => name);
-  return named.length ? h("ul", { class: "st-legend" }, named.map(([name, number]) =>
-    h("li", {}, h("span", { class: `st-swatch ${SHADES[number % SHADES.length]}` }), name))) : "";
+  return named.length ? h("ul", { class: "ch-names" }, named.map(([name, number]) =>
+    h("li", {}, h("span", { class: `ch-swatch ${SHADES[number % SHADES.length]}` }), name))) : "";
 }
 
 function describe(curves) {

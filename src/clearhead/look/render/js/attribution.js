@@ -1,0 +1,70 @@
+// What one answer rests on: the tokens or patches that were read, coloured by how much each contributed.
+//
+// data: {model, text, output, rows: the answers, query: the one that is explained, tokens, values, image, grid}.
+
+import { menu, partLabel, shareList } from "./controls.js";
+import { clamp, h, roomIn } from "./dom.js";
+import { frame, handle, title } from "./frame.js";
+import { amountLegend, signedLegend } from "./legend.js";
+import { extent, format, visible } from "./numbers.js";
+import { patchName } from "./shares.js";
+import { imageOf, patchSurface } from "./surface.js";
+
+/** `mount` of a view of this kind; `about` says what its numbers mean. chosen: {query}. */
+export function attribution(name, label, about) {
+  return function mountAttribution(element, data, options = {}) {
+    let chosen = { query: data.query, ...options.chosen };
+    const view = frame(element, { name, label, draw, json: () => data, picture: () => view.figure }, options);
+
+    function draw() {
+      const answer = data.rows[data.query] ?? data.output;
+      title(view.heading, [data.image ? "the image" : data.text, data.output], `${data.model} · what “${visible(answer)}” rests on`);
+      const answers = data.rows.map((word, row) => [String(row), `${row}: ${visible(word)}`]);
+      view.tools.replaceChildren(...(data.rows.length > 1 && options.onChange ? [menu("Answer", answers, String(data.query), pick)] : []));
+      const colours = view.palette();
+      const most = extent(data.values) || 1;
+      const signed = data.values.some((value) => value < 0);
+      const paint = (value) => (signed ? colours.signed(value / most) : colours.share(value / most));
+      const legend = signed && !data.image ? signedLegend(colours, most, ["against it", "for it"])
+        : amountLegend(colours, ["nothing", `most: ${format(most)}`], 1, colours.share);
+      view.figure.replaceChildren(data.image ? picture(most) : text(colours, paint), legend, h("p", { class: "ch-note" }, about), strongest());
+      view.say("");
+    }
+
+    function pick(query) {
+      chosen = { query: Number(query) };
+      options.onChange(chosen); // a listener loads the numbers of this answer
+    }
+
+    function text(colours, paint) {
+      const word = (token, place) => {
+        const fill = paint(data.values[place]);
+        const say = () => view.say(`${visible(token)}: ${format(data.values[place])}`);
+        return h("span", { class: "ch-chip", dir: "auto", title: format(data.values[place]), style: { background: fill, color: colours.inkOn(fill) }, onpointerenter: say }, visible(token));
+      };
+      return h("p", { class: "ch-chips ch-large-chips" }, data.tokens.map(word));
+    }
+
+    function picture(most) {
+      const [rows, columns] = data.grid;
+      const values = data.values.slice(-rows * columns);
+      const size = clamp(roomIn(view.figure) * 0.42, 240, 560);
+      const onHover = (patch) => view.say(`The ${patchName(patch, columns)}: ${format(values[patch])}`);
+      const drawn = patchSurface(imageOf(data.image), data.grid, size, { onPick: onHover, onHover, selectable: false });
+      drawn.paint(values.map((value) => Math.max(0, value) / most), null);
+      return drawn.element;
+    }
+
+    function strongest() {
+      if (data.image) return "";
+      const total = data.values.reduce((sum, value) => sum + Math.abs(value), 0) || 1;
+      const ranked = data.values.map((value, place) => [place, value]).sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
+      return h("div", {}, partLabel("The strongest, as a share of all"), shareList(ranked.map(([place, value], rank) => [visible(data.tokens[place]), value / total, rank === 0])));
+    }
+
+    return handle(view, (next, requested = { query: next.query }) => {
+      data = next;
+      chosen = requested;
+    });
+  };
+}

@@ -1,0 +1,66 @@
+// How much each head matters, measured over held-out examples.
+//
+// data: Importance, format "clearhead-importance-1". chosen: {kind, layer, head}.
+
+import { h, roomIn } from "./dom.js";
+import { frame, handle, title, widget } from "./frame.js";
+import { amountLegend, signedLegend } from "./legend.js";
+import { extent, format } from "./numbers.js";
+import { headTable } from "./table.js";
+
+export const FORMAT = "clearhead-importance-1";
+
+const MEANING = {
+  gradient: "How strongly the loss reacts when a head is turned down a little: deep blue heads matter most.",
+  ablation: "How much the loss rises without the head: blue heads are needed, the model is better off without red ones.",
+};
+const NAMES = { "encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross-attention" };
+
+/** Show the importance of all heads in an element: {update, destroy}. */
+export function mount(element, data, options = {}) {
+  let chosen = { ...options.chosen };
+  const view = frame(element, { name: "importance", label: "Importance of heads", draw, json: () => data, picture: () => view.figure }, options);
+
+  function draw() {
+    const tables = byKind(data.heads);
+    const [count, most] = [Object.keys(tables).length, extent(Object.values(data.heads)) || 1];
+    title(view.heading, ["Which heads matter"], `by ${data.method}, on held-out examples · loss of the whole model ${format(data.loss)}`);
+    const colours = view.palette();
+    const width = Math.max(260, roomIn(view.figure) / Math.min(count, roomIn(view.figure) > 900 ? 3 : 1) - 24);
+    const parts = Object.entries(tables).map(([kind, values]) => headTable({ name: NAMES[kind] ?? kind, values, most }, width, colours, {
+      chosen: chosen.kind === kind ? chosen : null,
+      onHover: (place) => say(kind, values, place),
+      onPick: (place) => pick(kind, place),
+    }));
+    const legend = Object.values(data.heads).flat().some((value) => value < 0)
+      ? signedLegend(colours, most) : amountLegend(colours, ["matters not", `most: ${format(most)}`]);
+    view.figure.replaceChildren(h("div", { class: "ch-pair" }, parts), legend, h("p", { class: "ch-note" }, MEANING[data.method] ?? ""));
+  }
+
+  function pick(kind, place) {
+    chosen = { kind, ...place };
+    options.onChange?.(chosen);
+    draw();
+  }
+
+  function say(kind, values, place) {
+    if (place) view.say(`${NAMES[kind] ?? kind}, layer ${place.layer}, head ${place.head}: ${format(values[place.layer][place.head])}`);
+  }
+
+  return handle(view, (next, requested = chosen) => {
+    data = next;
+    chosen = requested;
+  });
+}
+
+/** encoder.0.self, encoder.1.self, … -> {"encoder.self": (layers, heads)}. */
+function byKind(heads) {
+  const tables = {};
+  for (const [name, row] of Object.entries(heads)) {
+    const [stack, , part] = name.split(".");
+    (tables[`${stack}.${part}`] ??= []).push(row);
+  }
+  return tables;
+}
+
+export default widget(mount);

@@ -1,0 +1,68 @@
+// Induction heads: which heads look back at what followed the same token before.
+//
+// data: Induction, format "clearhead-induction-1". chosen: {score: "induction"|"previous"|"repeated", layer, head}.
+
+import { choice } from "./controls.js";
+import { h, roomIn } from "./dom.js";
+import { frame, handle, title, widget } from "./frame.js";
+import { amountLegend } from "./legend.js";
+import { extent, format, percent } from "./numbers.js";
+import { headTable } from "./table.js";
+
+export const FORMAT = "clearhead-induction-1";
+
+const SCORES = [["induction", "What followed"], ["previous", "The token before"], ["repeated", "The same token"]];
+const MEANING = {
+  induction: "to the token that came after the same token the first time. A head that is deep blue here repeats what it has read: an induction head.",
+  previous: "to the token just before. An induction head in a later layer builds on such a head.",
+  repeated: "to the same token, where it stood the first time.",
+};
+
+/** Show the scores of all heads in an element: {update, destroy}. */
+export function mount(element, data, options = {}) {
+  let chosen = { score: "induction", ...strongest(data), ...options.chosen };
+  const view = frame(element, { name: "induction", label: "Induction heads", draw, json: () => data, picture: () => view.figure }, options);
+
+  function choose(part) {
+    chosen = { ...chosen, ...part };
+    options.onChange?.(chosen);
+    draw();
+  }
+
+  function draw() {
+    const gain = data.first - data.second;
+    title(view.heading, ["A random text, read twice"], `loss of a token ${format(data.first)} the first time, ${format(data.second)} the second` +
+      ` · ${gain > 0.2 ? "the model has learned to repeat" : "the model hardly repeats"}`);
+    const focused = view.tools.contains(document.activeElement);
+    view.tools.replaceChildren(choice("Weight from each token to", SCORES, chosen.score, (score) => choose({ score })));
+    if (focused) view.tools.querySelector("input:checked").focus();
+    const values = data[chosen.score];
+    const most = Math.max(extent(values), 0.01);
+    const colours = view.palette();
+    view.figure.replaceChildren(
+      headTable({ values, most }, roomIn(view.figure), colours, { chosen, onHover: say, onPick: choose }),
+      amountLegend(colours, ["weight 0", `weight ${format(most)}`]),
+      h("p", { class: "ch-note" }, `Weight of each head from a token of the second half ${MEANING[chosen.score]}`));
+    say(null);
+  }
+
+  function say(place) {
+    const { layer, head } = place ?? chosen;
+    view.say(`Layer ${layer}, head ${head}: ${percent(data[chosen.score][layer][head])} of its weight; by chance it would be ${percent(data.chance)}.`);
+  }
+
+  return handle(view, (next, requested = chosen) => {
+    data = next;
+    chosen = { score: "induction", ...strongest(data), ...requested };
+    if (data.induction[chosen.layer]?.[chosen.head] === undefined) chosen = { ...chosen, ...strongest(data) };
+  });
+}
+
+function strongest({ induction }) {
+  const heads = induction[0].length;
+  const flat = induction.flat();
+  const place = flat.indexOf(Math.max(...flat));
+  return { layer: Math.floor(place / heads), head: place % heads };
+}
+
+export default widget(mount);

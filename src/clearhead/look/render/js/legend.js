@@ -1,0 +1,23 @@
+// What the colours mean, the same in every view: deep blue is more; blue is above zero, red below.
+
+import { h } from "./dom.js";
+import { format } from "./numbers.js";
+
+const STEPS = 41;
+
+/** A bar for amounts from 0 to `most`: "no weight" … "all the weight". */
+export function amountLegend(colours, [low, high], most = 1, shadeOf = colours.weight) {
+  return bar(Array.from({ length: STEPS }, (_, step) => shadeOf((step / (STEPS - 1)) * most)), low, high, "pale", "deep blue");
+}
+
+/** A bar for signed numbers from -most to most. */
+export function signedLegend(colours, most, [low, high] = ["", ""]) {
+  const name = (text, value) => (text ? `${text} ${format(value)}` : format(value));
+  const shades = Array.from({ length: STEPS }, (_, step) => colours.signed((2 * step) / (STEPS - 1) - 1));
+  return bar(shades, name(low, -most), name(high, most), "red", "blue");
+}
+
+function bar(shades, low, high, first, last) {
+  return h("div", { class: "ch-legend", role: "img", "aria-label": `Colours: ${first} is ${low}, ${last} is ${high}` },
+    h("span", {}, low), h("span", { class: "ch-shades" }, shades.map((background) => h("span", { style: { background } }))), h("span", {}, high));
+}

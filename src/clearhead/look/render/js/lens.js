@@ -1,0 +1,78 @@
+// The logit lens: what the model would answer if it stopped after each layer.
+//
+// data: Lens, format "clearhead-lens-1". chosen: {layer: a row from the bottom, token}.
+
+import { partLabel, shareList } from "./controls.js";
+import { h, keyOf } from "./dom.js";
+import { frame, handle, title, widget } from "./frame.js";
+import { amountLegend } from "./legend.js";
+import { percent, visible } from "./numbers.js";
+
+export const FORMAT = "clearhead-lens-1";
+
+/** Show the answers after each layer in an element: {update, destroy}. */
+export function mount(element, data, options = {}) {
+  let chosen = validChoice(data, options.chosen ?? {});
+  const view = frame(element, { name: "lens", label: "Answers after each layer", draw, json: () => data, picture: () => view.figure }, options);
+
+  function choose(next) {
+    chosen = validChoice(data, next);
+    options.onChange?.(chosen);
+    draw();
+    view.figure.querySelector('[aria-pressed="true"]')?.focus({ preventScroll: true });
+  }
+
+  function draw() {
+    const colours = view.palette();
+    const rows = data.layers.map((_, layer) => layer).reverse(); // the last layer at the top
+    title(view.heading, ["The answer takes shape"], `${data.layers.length - 1} layers · the likeliest next answer after each`);
+    const cell = (layer, token) => {
+      const [answer, share] = data.layers[layer][token][0];
+      const fill = colours.share(share);
+      const own = layer === chosen.layer && token === chosen.token;
+      return h("td", {}, h("button", {
+        type: "button", class: "ch-answer", dir: "auto", "aria-pressed": String(own), tabindex: own ? 0 : -1,
+        "aria-label": `${nameOf(layer)}, after ${visible(data.tokens[token])}: ${visible(answer)}, ${percent(share)}`,
+        style: { background: fill, color: colours.inkOn(fill) }, onclick: () => choose({ layer, token }),
+        onkeydown: (event) => move(event, layer, token),
+      }, visible(answer)));
+    };
+    const table = h("table", { class: "ch-lens-table" },
+      h("tbody", {}, rows.map((layer) => h("tr", {}, h("th", { scope: "row" }, nameOf(layer)), data.tokens.map((_, token) => cell(layer, token))))),
+      h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, "it has read"), data.tokens.map((token) => h("th", { scope: "col", dir: "auto" }, visible(token))))));
+    const shares = data.layers[chosen.layer][chosen.token].map(([answer, share], rank) => [visible(answer), share, rank === 0]);
+    view.figure.replaceChildren(h("div", { class: "ch-scroll" }, table), amountLegend(colours, ["0 %", "100 % likely"], 1, colours.share),
+      h("div", { class: "ch-detail" }, h("div", {}, partLabel(h("strong", {}, `${nameOf(chosen.layer)}, after “${visible(data.tokens[chosen.token])}”`)), shareList(shares))));
+    view.say(`The final answer is in place ${chosen.token + 1} from layer ${settled(data, chosen.token)} on.`);
+  }
+
+  function move(event, layer, token) {
+    const [up, right] = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[keyOf(event)] ?? [];
+    if (up === undefined) return;
+    event.preventDefault();
+    choose({ layer: layer + up, token: token + right });
+  }
+
+  return handle(view, (next, requested = chosen) => {
+    data = next;
+    chosen = validChoice(data, requested);
+  });
+}
+
+function nameOf(layer) {
+  return layer === 0 ? "before any layer" : `after layer ${layer - 1}`;
+}
+
+/** The first layer from which on the likeliest answer stays the final one. */
+function settled({ rank }, token) {
+  let layer = rank.length - 1;
+  while (layer > 0 && rank[layer - 1][token] === 0) layer -= 1;
+  return Math.max(0, layer - 1);
+}
+
+function validChoice({ layers, tokens }, { layer, token }) {
+  const inside = (value, count) => (value >= 0 && value < count ? value : count - 1);
+  return { layer: inside(layer, layers.length), token: inside(token, tokens.length) };
+}
+
+export default widget(mount);

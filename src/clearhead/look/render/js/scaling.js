@@ -1,0 +1,55 @@
+// What 1/√d_k does before training: the same random queries and keys, with the scale and without it.
+//
+// data: Scaling, format "clearhead-scaling-1". chosen: {size: index of d_k}.
+
+import { partLabel, slider } from "./controls.js";
+import { clamp, h, roomIn } from "./dom.js";
+import { frame, handle, title, widget } from "./frame.js";
+import { format, percent } from "./numbers.js";
+import { plot } from "./plot.js";
+
+export const FORMAT = "clearhead-scaling-1";
+
+const PLOTS = [
+  ["variance", "Spread of the scores (variance)"],
+  ["largest", "Largest weight of a query"],
+  ["gradient", "How much it can still learn (gradient)"],
+];
+
+/** Show the effect of the scale in an element: {update, destroy}. */
+export function mount(element, data, options = {}) {
+  const last = () => data.plain.length - 1;
+  let size = clamp(options.chosen?.size ?? Math.ceil(last() * 0.75), 0, last());
+  const view = frame(element, { name: "scaling", label: "The scale", draw, json: () => data, picture: () => view.figure }, options);
+
+  function draw() {
+    title(view.heading, ["q · k", "q · k / √d"], `random queries over ${data.keys} random keys, before any training`);
+    view.tools.replaceChildren(slider("Size of a key d", last(), size, (index) => String(data.plain[index].size), (index) => {
+      size = index;
+      options.onChange?.({ size });
+      drawPlots();
+    }));
+    drawPlots();
+  }
+
+  function drawPlots() {
+    const room = roomIn(view.figure);
+    const width = room > 900 ? room / 3 - 24 : Math.min(room, 560);
+    const curve = (rows, name, field, shade) =>
+      ({ name, points: rows.map((row) => [Math.log2(row.size), row[field]]), dots: true, shade });
+    const ticks = data.plain.map((row) => [Math.log2(row.size), String(row.size)]);
+    view.figure.replaceChildren(...PLOTS.map(([field, name]) => h("div", {}, partLabel(name),
+      plot([curve(data.plain, "without the scale", field, 1), curve(data.scaled, "with the scale", field, 0)],
+        { width, height: 260, x: "size of a key, d", y: name, ticks, at: Math.log2(data.plain[size].size) }))));
+    const [plain, scaled] = [data.plain[size], data.scaled[size]];
+    view.say(`Keys of ${plain.size} numbers: without the scale the strongest key gets ${percent(plain.largest)} of the weight and ` +
+      `the scores vary by ${format(plain.variance)}; with it ${percent(scaled.largest)} and ${format(scaled.variance)}.`);
+  }
+
+  return handle(view, (next, requested = { size }) => {
+    data = next;
+    size = clamp(requested.size ?? size, 0, last());
+  });
+}
+
+export default widget(mount);
