@@ -795,7 +795,9 @@ class _Calls:
 
 
 def _code(module: nn.Module) -> Code:
-    return type(module).forward, "def forward"
+    """The line of a block or layer that says what it does."""
+    line = {Recurrent: "self.network(", ParallelBlock: "attended ="}.get(type(module), "return ")
+    return type(module).forward, "self.self_attention(" if line == "return " and hasattr(module, "residual1") else line
 
 
 def _first_line(module: object) -> str:

@@ -36,7 +36,8 @@ export function mount(element, data, options = {}) {
   const crumbs = h("nav", { class: "ch-crumbs", "aria-label": "Where you are" });
   const zoom = h("div", { class: "ch-zoom", role: "group", "aria-label": "Zoom" },
     button("+", () => zoomBy(1.6), "Zoom in"), button("−", () => zoomBy(1 / 1.6), "Zoom out"), button("⌂", () => fly({ node: "" }), "The whole model"));
-  const stage = h("div", { class: "ch-stage" }, canvas, crumbs, zoom);
+  const flowLine = h("p", { class: "ch-flow", role: "status" });
+  const stage = h("div", { class: "ch-stage" }, canvas, crumbs, zoom, flowLine);
   const panel = h("aside", { class: "ch-panel", "aria-live": "off" });
   const saved = { json: () => data, picture: () => view.figure };
   const view = frame(element, { name: "xray", label: "X-ray of the model", draw, ...saved }, options);
@@ -357,7 +358,7 @@ export function mount(element, data, options = {}) {
       ? "One attention of its own: its own queries, keys and values, so that it can look for something of its own."
       : node.key === "" ? "Everything between the text and the answer, drawn from the model itself. Click on a part to zoom in." : about.about;
     panel.replaceChildren(
-      h("h3", { id: "ch-xray-at" }, capital(name)), h("p", { class: "ch-about" }, lead),
+      h("h3", { id: "ch-xray-at" }, node.key === "" ? name : capital(name)), h("p", { class: "ch-about" }, lead),
       ...(about.equation ? [equation(about.equation)] : []),
       ...(part ? [h("p", { class: "ch-shape" }, shapeText(data, part))] : []),
       ...(chosen.column !== null && part ? [numberPanel(node)] : []),
@@ -516,8 +517,6 @@ export function mount(element, data, options = {}) {
     else goTo(order.once.length + Math.max(0, phase) * order.each.length);
   }
 
-  const flowLine = h("p", { class: "ch-flow", role: "status" });
-
   function drawPlayer() {
     const focused = view.tools.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
     const slider = h("input", { type: "range", min: 0, max: Math.ceil(length()), step: 1, value: player ? Math.floor(player.at) : Math.ceil(length()), "aria-label": "How far the computation has come", oninput: () => goTo(Number(slider.value)) });
@@ -527,7 +526,7 @@ export function mount(element, data, options = {}) {
         signButton(player?.playing ? "pause" : "play", player?.playing ? "Pause" : "Let the data flow", play),
         signButton("forward", "One part on", () => goTo(Math.floor(player?.at ?? -1) + 1)),
         ...(phases() > 1 ? [button("Next token", () => nextToken(1), "Next token")] : [])),
-      slider, ...(player ? [button("Show all", stop, "Show everything")] : []), flowLine);
+      slider, ...(player ? [button("Show all", stop, "Show everything")] : []));
     if (focused) view.tools.querySelector(`[aria-label="${focused === "Pause" ? "Let the data flow" : focused === "Let the data flow" ? "Pause" : focused}"]`)?.focus();
     showFlow();
   }

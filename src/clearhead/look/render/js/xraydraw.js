@@ -2,13 +2,13 @@
 
 import { cut } from "./measure.js";
 import { format, visible } from "./numbers.js";
-import { bright, shade } from "./theme.js";
-import { cellBox, rowBox } from "./xraymap.js";
+import { bright } from "./theme.js";
+import { cellBox, labelOf, rowBox } from "./xraymap.js";
 import { labels } from "./xraynumbers.js";
 
 const FONT = 'system-ui, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
 const OPEN = 34; // pixels of width from which the inside of a box is drawn
-const BITMAPS = 16; // made in one frame at most, so that no frame is late
+const BITMAPS = 5; // milliseconds of one frame in which pictures of tensors are made, so that no frame is late
 const NUMBERS = { w: 30, h: 11 }; // pixels of a cell from which its number is written
 export const INSIDE = 200; // pixels of a cell from which its computation is drawn
 
@@ -25,7 +25,7 @@ export function painter(canvas, map, numbers, colours) {
   /** Draw everything; returns whether something is still missing and another frame would show more. */
   function draw(next) {
     scene = next;
-    budget = BITMAPS;
+    budget = performance.now() + BITMAPS;
     late = false;
     const { width, height, ratio } = scene.size;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -33,6 +33,7 @@ export function painter(canvas, map, numbers, colours) {
     pen.fillRect(0, 0, width, height);
     pen.textBaseline = "middle";
     node(map.root, 0);
+    for (const [from, to] of map.memory) memory(from, to);
     for (const mark of scene.marks) outline(mark);
     return late;
   }
@@ -71,8 +72,8 @@ export function painter(canvas, map, numbers, colours) {
 
   /** The name above a box, where there is room for it. */
   function title(one, box, weight = "400", text = one.name) {
-    const room = 16 * one.parent.unit * scene.camera.k;
-    const size = Math.min(15, room * 0.72);
+    const room = labelOf([one]) * one.parent.unit * scene.camera.k;
+    const size = Math.min(16, room * 0.7);
     if (size < 7.5 || box.w < 14) return;
     write(text, box.x, box.y - (one.above ?? 0) * one.parent.unit * scene.camera.k - room * 0.42, size, colours.quiet, { weight, room: Math.max(box.w, 60) });
   }
@@ -123,6 +124,24 @@ export function painter(canvas, map, numbers, colours) {
     if (busy) dots(route);
   }
 
+  /** What the encoder found goes to every cross-attention. */
+  function memory(from, to) {
+    const [a, b] = [onScreen(from), onScreen(to)];
+    if (b.w < 12 || b.w > scene.size.width) return;
+    const busy = scene.active?.has(to.key);
+    pen.strokeStyle = busy ? colours.mark : colours.accent;
+    pen.globalAlpha = busy ? 1 : 0.55;
+    pen.lineWidth = 1.5;
+    const half = (a.y + a.h + b.y) / 2;
+    const route = [[a.x + a.w / 2, a.y + a.h], [a.x + a.w / 2, half], [b.x + b.w / 2, a.y + a.h], [b.x + b.w / 2, b.y]];
+    pen.beginPath();
+    pen.moveTo(...route[0]);
+    pen.bezierCurveTo(...route[1], ...route[2], ...route[3]);
+    pen.stroke();
+    pen.globalAlpha = 1;
+    if (busy) dots(route);
+  }
+
   /** Beside each other: straight on, or over what stands between; on another line: down and back. */
   function routeOf(a, b, from, to) {
     const [ay, by] = [a.y + a.h / 2, b.y + b.h / 2];
@@ -142,7 +161,7 @@ export function painter(canvas, map, numbers, colours) {
 
   function isSkip(from, to) {
     const all = from.parent.children;
-    return all.indexOf(to) - all.indexOf(from) > 1;
+    return to.kind === "add" && all.indexOf(to) - all.indexOf(from) > 1;
   }
 
   function dots([p0, p1, p2, p3]) {
@@ -243,7 +262,7 @@ export function painter(canvas, map, numbers, colours) {
     const { height, width } = scene.size;
     const first = Math.max(0, Math.floor((-box.x) / cell.w));
     const last = Math.min(one.across - 1, Math.floor((width - box.x) / cell.w));
-    const size = Math.min(cell.h * 0.62, cell.w * 0.27, 22);
+    const size = Math.min(cell.h * 0.62, cell.w * 0.28, 22);
     for (let row = 0; row < shown; row += 1) {
       const line = onScreen(rowBox(one, row));
       if (line.y > height || line.y + line.h < 0) continue;
@@ -266,9 +285,11 @@ export function painter(canvas, map, numbers, colours) {
     pen.lineWidth = 1;
     pen.strokeRect(box.x, box.y, box.w, box.h);
     if (box.w >= INSIDE) return inside(one, address, box, ink, value);
-    if (!names) return write(format(value), box.x + box.w / 2, box.y + box.h / 2, size, ink, { align: "center" });
-    write(visible(names[row][column]), box.x + 4, box.y + box.h * 0.36, size, ink, { weight: "600", room: box.w - 8 });
-    return write(format(value), box.x + 4, box.y + box.h * 0.74, size * 0.85, ink);
+    const text = format(value);
+    if (!names) return write(text, box.x + box.w / 2, box.y + box.h / 2, Math.min(size, (1.5 * box.w) / text.length), ink, { align: "center" });
+    const roomy = box.h > 26;
+    write(visible(names[row][column]), box.x + 4, box.y + box.h * (roomy ? 0.34 : 0.5), roomy ? size * 0.8 : size, ink, { weight: "600", room: box.w - 8 });
+    return roomy ? write(format(value), box.x + 4, box.y + box.h * 0.74, size * 0.7, ink, { room: box.w - 8 }) : undefined;
   }
 
   /** The computation of one number: its factors as coloured cells, the products, and their sum. */
@@ -306,26 +327,32 @@ export function painter(canvas, map, numbers, colours) {
     const most = 64;
     const shown = all.length <= most ? all : [...all].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, most - 1);
     const count = shown.length + (all.length > shown.length ? 1 : 0);
-    const deep = Math.max(...shown.map(({ factors }) => factors.length)) + 1; // rows of a column: factors and product
+    const factors = Math.max(...shown.map((each) => each.factors.length));
+    const deep = (factors > 1 ? factors + 1 : 1) + (shown[0].label ? 0.8 : 0); // rows of a column: a word, factors, product
     const across = Math.max(1, Math.min(count, Math.ceil(Math.sqrt((count * deep * box.w) / (2.2 * box.h)))));
     const lines = Math.ceil(count / across);
     const [w, h] = [Math.min(box.w / across, 26 * unit), Math.min(box.h / lines, (deep + 0.5) * 7 * unit)];
     const size = Math.min((h / (deep + 0.5)) * 0.55, w * 0.21);
     const most1 = Math.max(...shown.flatMap(({ factors }) => factors.map(({ value }) => Math.abs(value)))) || 1;
     const most2 = Math.max(...shown.map(({ value }) => Math.abs(value))) || 1;
-    shown.forEach(({ factors, value, own }, place) => {
+    shown.forEach(({ factors: each, value, own, label }, place) => {
       const x = box.x + (place % across) * w;
       let y = box.y + Math.floor(place / across) * h;
       const step = h / (deep + 0.5);
-      factors.forEach((factor, index) => {
+      if (label) {
+        write(visible(label), x, y + step * 0.4, size * 0.9, own ? colours.mark : colours.quiet, { room: w * 0.9 });
+        y += step * 0.8;
+      }
+      const top = y;
+      each.forEach((factor, index) => {
         small(`${index ? "× " : ""}${format(factor.value)}`, factor.value / most1, { x, y, w: w * 0.94, h: step * 0.94 }, size);
         y += step;
       });
-      if (factors.length > 1) small(`= ${format(value)}`, value / most2, { x, y, w: w * 0.94, h: step * 0.94 }, size, true);
+      if (each.length > 1) small(`= ${format(value)}`, value / most2, { x, y, w: w * 0.94, h: step * 0.94 }, size, true);
       if (own) {
         pen.strokeStyle = colours.mark;
         pen.lineWidth = 2;
-        pen.strokeRect(x, box.y + Math.floor(place / across) * h, w * 0.94, step * 0.94);
+        pen.strokeRect(x, top, w * 0.94, step * 0.94);
       }
     });
     if (all.length > shown.length) {
@@ -385,12 +412,18 @@ export function painter(canvas, map, numbers, colours) {
   }
 
   const spreads = new Map();
+  const [shares, signs] = [packed(colours.table), packed(colours.signs)];
 
-  /** The size at which a colour is deepest: all but the largest fiftieth of the numbers are paler. */
+  /** The size at which a colour is deepest: 2.5 times the usual size, so that a few large numbers leave the rest visible. */
   function spread(id) {
     if (!spreads.has(id)) {
-      const sizes = numbers.tensor(id).map(Math.abs).filter(Number.isFinite).sort();
-      spreads.set(id, sizes[Math.floor(sizes.length * 0.98)] || sizes.at(-1) || 1);
+      let [sum, most] = [0, 0];
+      const values = numbers.tensor(id);
+      for (let place = 0; place < values.length; place += 1) {
+        sum += values[place] ** 2;
+        most = Math.max(most, Math.abs(values[place]));
+      }
+      spreads.set(id, Math.min(most, 2.5 * Math.sqrt(sum / values.length)) || 1);
     }
     return spreads.get(id);
   }
@@ -398,23 +431,23 @@ export function painter(canvas, map, numbers, colours) {
   /** The numbers of a part as one pixel each; null if it has to wait for the next frame. */
   function bitmapOf(one) {
     if (bitmaps.has(one.key)) return bitmaps.get(one.key);
-    if (!numbers.has(one.id) || budget <= 0) {
+    if (!numbers.has(one.id) || performance.now() > budget) {
       late ||= numbers.has(one.id);
       return null;
     }
-    budget -= 1;
     const values = numbers.tensor(one.id);
     const offset = one.head * one.rows * one.width;
     const [table, place] = scaleOf(one);
+    const last = table.length - 1;
     const bitmap = document.createElement("canvas");
     [bitmap.width, bitmap.height] = [one.across, one.rows * one.lines];
     const inner = bitmap.getContext("2d");
     const image = inner.createImageData(bitmap.width, bitmap.height);
+    const pixel = new Uint32Array(image.data.buffer);
     for (let row = 0; row < one.rows; row += 1) {
       for (let column = 0; column < one.width; column += 1) {
-        const [red, green, blue] = shade(table, place(values[offset + row * one.width + column]));
-        const at = 4 * ((row * one.lines + Math.floor(column / one.across)) * one.across + (column % one.across));
-        image.data.set([red, green, blue, 255], at);
+        const at = (row * one.lines + Math.floor(column / one.across)) * one.across + (column % one.across);
+        pixel[at] = table[Math.round(Math.min(1, Math.max(0, place(values[offset + row * one.width + column]))) * last)];
       }
     }
     inner.putImageData(image, 0, 0);
@@ -423,13 +456,18 @@ export function painter(canvas, map, numbers, colours) {
   }
 
   function scaleOf(one) {
-    if (one.kind === "softmax" || one.kind === "pick") return [colours.table, bright];
-    if (one.kind === "probability") return [colours.table, (share) => share];
+    if (one.kind === "softmax" || one.kind === "pick") return [shares, bright];
+    if (one.kind === "probability") return [shares, (share) => share];
     const most = spread(one.id);
-    return [colours.signs, (value) => (Number.isFinite(value) ? 0.5 + value / most / 2 : 0.5)];
+    return [signs, (value) => (Number.isFinite(value) ? 0.5 + value / most / 2 : 0.5)];
   }
 
   return { draw, spread, onScreen: (box, view) => { scene = { ...scene, ...view }; return onScreen(box); } };
+}
+
+/** Colours as whole pixels: red in the lowest byte. */
+function packed(table) {
+  return Uint32Array.from(table, ([red, green, blue]) => (255 << 24) | (blue << 16) | (green << 8) | red);
 }
 
 function pixels(image) {

@@ -6,11 +6,24 @@
 const ROW = 10; // height of one token's row
 const GAP = 14;
 const LABEL = 16; // room for a name above a box
+const LABELS = { stack: 40, block: 30, cell: 30, input: 24, output: 24 }; // where the boxes are large
 const WORDS = 30; // room for the words of rows and columns
 const FILL = 0.88; // share of a row that its numbers fill
 const CELL = 2.4; // width of a number's cell over its height
-const BLOCK = 300; // width of a block among the other blocks
-const STACKED = 220; // queries, keys and values stand above each other up to this height
+const STACKED = 60; // tokens up to which queries, keys and values stand above each other
+
+/** The room [width, height] of a child inside each kind of group, by the child's kind or type. */
+const ROOMS = {
+  model: { output: [1300, 330] },
+  stack: { block: [330, 290], cell: [330, 290], input: [300, 290], part: [80, 170] },
+  input: { image: [200, 240], part: [150, 240] },
+  output: { probability: [900, 260], logits: [330, 150], part: [120, 150] },
+  block: { attention: [430, 270], feed_forward: [330, 150], part: [110, 130] },
+  cell: { part: [150, 150] },
+  attention: { part: [190, 320] },
+  feed_forward: { part: [200, 150] },
+  head: { matrix: [230, 230], part: [150, 110] },
+};
 
 /** The map of a graph for a window of some aspect: {root, nodes: by key, part(id, head)}. */
 export function mapOf(data, aspect) {
@@ -68,33 +81,48 @@ export function mapOf(data, aspect) {
   function measure(node, wanted) {
     if (node.type === "part") return;
     if (node.type === "image") {
-      Object.assign(node, { w: 150, h: (150 * data.image.length) / data.image[0].length });
+      Object.assign(node, { w: 150, h: (150 * data.image.length) / data.image[0].length, before: 0, above: 0 });
       return;
     }
-    const tallest = Math.max(ROW * 4, ...node.children.filter(({ type }) => type === "part").map(({ h }) => h));
+    const stacks = node.children.filter(({ kind }) => kind === "stack").length;
     for (const child of node.children) {
-      measure(child, { stack: wanted, block: 1.3 }[child.kind] ?? 1.5);
+      measure(child, { stack: wanted * stacks, block: 1.2 }[child.kind] ?? 1.5);
       child.inner = { w: child.w, h: child.h };
-      child.scale = scaleOf(node, child, tallest);
+      child.scale = scaleOf(node, child);
       for (const side of ["w", "h", "before", "above"]) child[side] = (child[side] ?? 0) * child.scale;
     }
+    if (node.kind === "model") return arrangeModel(node, wanted);
     const lines = node.type === "head" ? headLines(node) : node.kind === "attention" ? attentionLines(node) : linesOf(node, wanted);
-    arrange(node, lines);
+    return arrange(node, lines);
   }
 
-  /** How much smaller the inside of a child is than its parent. */
-  function scaleOf(node, child, tallest) {
-    if (child.type === "part" && node.kind === "attention") return 2.2;
-    if (child.type === "part" || child.type === "image" || child.kind === "stack") return 1;
-    if (child.kind === "block" || child.kind === "cell") return BLOCK / child.w;
-    if (child.type === "head") return 1;
-    return (2.1 * tallest) / child.h > 1 ? Math.min(1, (1.4 * tallest) / child.h) : (1.6 * tallest) / child.h;
+  /** How much smaller the inside of a child is than its parent: it fills the room that its kind has there. */
+  function scaleOf(node, child) {
+    if (child.kind === "stack" || child.type === "head") return 1;
+    const rooms = ROOMS[node.type === "head" ? "head" : node.kind] ?? {};
+    const square = child.type === "part" && data.parts[child.id].columns ? "matrix" : child.kind;
+    const few = node.kind === "stack" && node.children.length < 5 ? 1.6 : 1;
+    const [w, h] = (rooms[square] ?? rooms[child.type] ?? rooms.any ?? [110, 150]).map((side) => side * few);
+    return Math.min(w / ((child.before ?? 0) + child.w), h / ((child.above ?? 0) + child.h));
+  }
+
+  /** The stacks below each other; the output beside the last or below it, whatever fits the window better. */
+  function arrangeModel(node, wanted) {
+    const output = node.children.filter(({ kind }) => kind === "output");
+    const stacks = node.children.filter(({ kind }) => kind !== "output").map((child) => [child]);
+    const beside = [...stacks.slice(0, -1), [...(stacks.at(-1) ?? []), ...output]];
+    const below = [...stacks, ...(output.length ? [output] : [])];
+    const miss = (lines) => {
+      const { w, h } = sizeOf(lines);
+      return Math.abs(Math.log(w / h / wanted));
+    };
+    return arrange(node, miss(beside) < miss(below) ? beside : below);
   }
 
   /** A new line for each sublayer of a block; elsewhere as many as fit the window best. */
   function linesOf(node, wanted) {
     const { children } = node;
-    if (node.kind === "model") return children.map((child) => [child]);
+    if (node.kind === "output") return [children];
     if (node.kind === "block") {
       const lines = [[]];
       for (const child of children) {
@@ -133,8 +161,7 @@ export function mapOf(data, aspect) {
     const named = (end) => node.children.filter(({ id }) => id.split(".").includes(end));
     const left = ["query", "key", "value"].map(named).filter((line) => line.length);
     const rest = node.children.filter((child) => !left.flat().includes(child));
-    const tall = left.flat().reduce((sum, { h }) => Math.max(sum, h), 0);
-    const first = tall > STACKED ? [[left.flat()]] : [left];
+    const first = left.flat().some(({ rows }) => rows > STACKED) ? [[left.flat()]] : [left];
     return { columns: [...first, ...rest.map((each) => [[each]])] };
   }
 
@@ -161,10 +188,10 @@ export function mapOf(data, aspect) {
       const high = highest(line);
       let x = left;
       for (const child of line) {
-        child.local = { x: x + child.before, y: y + LABEL + child.above + (high - child.h - child.above) / 2 };
+        child.local = { x: x + child.before, y: y + labelOf(line) + child.above + (high - child.h - child.above) / 2 };
         x += child.before + child.w + GAP;
       }
-      y += high + LABEL + GAP;
+      y += high + labelOf(line) + GAP;
     }
   }
 
@@ -174,7 +201,7 @@ export function mapOf(data, aspect) {
     for (const child of node.children) place(child, x + child.local.x * unit, y + child.local.y * unit, unit * child.scale);
   }
 
-  return { root, nodes, links: linksOf(data, nodes), part: (id, head = 0) => nodes.get(data.parts[id]?.shape.length === 3 ? `${id}#${head}` : id) };
+  return { root, nodes, links: linksOf(data, nodes), memory: memoryOf(data, nodes), part: (id, head = 0) => nodes.get(data.parts[id]?.shape.length === 3 ? `${id}#${head}` : id) };
 }
 
 /** For each node the lines between its children: [from, to], wherever something inside `to` is computed from `from`. */
@@ -190,6 +217,21 @@ function linksOf(data, nodes) {
     }
   }
   return links;
+}
+
+/** From the end of one stack to every attention of another that reads it: [part, attention]. */
+function memoryOf(data, nodes) {
+  const found = new Map();
+  for (const node of nodes.values()) {
+    if (node.type !== "part" || node.head) continue;
+    for (const input of data.parts[node.id].inputs) {
+      const from = nodes.get(input);
+      if (from && from.id.split(".")[0] !== node.id.split(".")[0] && node.parent.id in data.groups && data.groups[node.parent.id].kind === "attention") {
+        found.set(node.parent.id, [from, nodes.get(node.parent.id)]);
+      }
+    }
+  }
+  return [...found.values()];
 }
 
 function addLink(links, from, to) {
@@ -223,13 +265,18 @@ function broken(children, room) {
   return lines;
 }
 
+/** The room above a line for the names of what stands in it. */
+export function labelOf(line) {
+  return Math.max(...line.map(({ kind }) => LABELS[kind] ?? LABEL));
+}
+
 function highest(line) {
   return Math.max(...line.map(({ h, above }) => h + above));
 }
 
 function sizeOf(lines) {
   const w = Math.max(...lines.map((line) => line.reduce((sum, child) => sum + child.before + child.w + GAP, -GAP)));
-  const h = lines.reduce((sum, line) => sum + highest(line) + LABEL + GAP, -GAP);
+  const h = lines.reduce((sum, line) => sum + highest(line) + labelOf(line) + GAP, -GAP);
   return { w, h };
 }
 
@@ -238,7 +285,7 @@ function grid({ shape, columns, details }) {
   const [rows, width] = shape.slice(-2);
   if (columns) return { rows, width, lines: 1, across: width, w: width * ROW, h: rows * ROW, before: WORDS, above: WORDS };
   if (details.names) return { rows, width, lines: 1, across: width, w: width * ROW * 2.6, h: rows * ROW, before: WORDS };
-  const w = Math.max(14, 4.5 * Math.sqrt(width));
+  const w = Math.max(14, 4.5 * Math.sqrt(width), 0.5 * rows * ROW);
   const lines = Math.max(1, Math.round(Math.sqrt((CELL * FILL * ROW * width) / w)));
   return { rows, width, lines, across: Math.ceil(width / lines), w, h: rows * ROW };
 }

@@ -188,14 +188,14 @@ export async function explain(numbers, address) {
       const seen = numbers.tensor(id, "visible");
       const isSeen = (key) => !seen || seen[row * scores.length + key] > 0;
       const exps = Array.from(scores, (score, key) => (isSeen(key) ? Math.exp(score) : 0));
-      made.terms = exps.map((each, key) => ({ factors: [{ value: each, name: isSeen(key) ? `exp(${short(scores[key])})` : "masked", at: at(first, row, key) }], value: each, own: key === column }));
+      made.terms = exps.map((each, key) => ({ label: data.axes[part.columns][key], factors: [{ value: each, name: isSeen(key) ? `exp(${short(scores[key])})` : "masked", at: at(first, row, key) }], value: each, own: key === column }));
       const sum = exps.reduce((before, each) => before + each, 0);
       made.after.push({ text: isSeen(column) ? `${short(exps[column])} ÷ ${short(sum)}` : "hidden by the mask", value: made.value });
       break;
     }
     case "mix":
       made.terms = Array.from(numbers.vector(first, head, row), (_, key) =>
-        term(number(at(first, row, key), "a"), number(at(second, key, column), "v")));
+        ({ ...term(number(at(first, row, key), "a"), number(at(second, key, column), "v")), label: data.axes[data.parts[first].columns][key] }));
       break;
     case "products":
       made.terms = part.details.terms.map((factors) =>
