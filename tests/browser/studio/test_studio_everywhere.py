@@ -10,7 +10,7 @@ import pytest
 
 from .conftest import Go, StudioPage, settled, until
 
-VIEWS = ["play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train"]
+VIEWS = ["xray", "play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train"]
 SAVING = ["play", "heads", "words"]  # those of the page, and one of the package's views
 EVIL = '<img src=x onerror="window.hurt = true"></script><script>window.hurt = true</script>'
 

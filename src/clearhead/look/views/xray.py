@@ -55,7 +55,8 @@ class XRay(LookView):
         return cls.of(look, options, read)
 
     @classmethod
-    def of(cls, look: LookRecord, options: ViewOptions, read: int | None = None) -> XRay:  # noqa: ARG003 - shows all
+    def of(cls, look: LookRecord, options: ViewOptions | None = None, read: int | None = None) -> XRay:  # noqa: ARG003
+        """`read` is the number of tokens that a decoder reads at once; a translator reads the start token alone."""
         written = "decoder" in look.tokens and "encoder" in look.tokens
         return cls(look, model_graph(look), read or (1 if written else len(look.tokens.get("decoder", ()))))
 

@@ -15,12 +15,13 @@ import * as steps from "./steps.js";
 import * as train from "./train.js";
 import * as whatIf from "./what-if.js";
 import * as words from "./words.js";
+import * as xray from "./xray.js";
 import { tourCard } from "./tour.js";
 
-const VIEWS = { play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train };
+const VIEWS = { xray, play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train };
 const GROUPS = [
   ["Use", ["play"]],
-  ["Look inside", ["heads", "steps", "beam", "image", "what-if", "words", "positions", "cells"]],
+  ["Look inside", ["xray", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells"]],
   ["Understand", ["learn"]],
   ["Make", ["train"]],
 ];
@@ -49,7 +50,7 @@ const studio = {
 
 function show() {
   const { view, state } = parseLink(location.hash);
-  const known = VIEWS[view] ? view : "play";
+  const known = VIEWS[view] ? view : "xray";
   open.page?.close?.();
   open = { view: known, state, page: null };
   document.title = `${VIEWS[known].NAME} · Clearhead Studio`;

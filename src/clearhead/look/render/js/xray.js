@@ -78,7 +78,7 @@ export function mount(element, data, options = {}) {
     const moving = flight ? advance(now) : false;
     const playing = player?.playing ? flow(now) : false;
     const active = player ? activeKeys() : null;
-    const late = paint.draw({ camera, size: size(), now, active, known: knownRows, marks: marks(), missing, inside });
+    const late = paint.draw({ moving: moving || playing, camera, size: size(), now, active, known: knownRows, marks: marks(), missing, inside });
     frames.count += 1;
     frames.cost.push(performance.now() - started);
     if (frames.cost.length > 4000) frames.cost.splice(0, 2000);

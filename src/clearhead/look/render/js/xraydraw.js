@@ -8,7 +8,7 @@ import { labels } from "./xraynumbers.js";
 
 const FONT = 'system-ui, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
 const OPEN = 34; // pixels of width from which the inside of a box is drawn
-const BITMAPS = 5; // milliseconds of one frame in which pictures of tensors are made, so that no frame is late
+const BITMAPS = { moving: 4, still: 24 }; // milliseconds of one frame in which pictures of tensors are made
 const NUMBERS = { w: 30, h: 11 }; // pixels of a cell from which its number is written
 export const INSIDE = 200; // pixels of a cell from which its computation is drawn
 
@@ -25,7 +25,7 @@ export function painter(canvas, map, numbers, colours) {
   /** Draw everything; returns whether something is still missing and another frame would show more. */
   function draw(next) {
     scene = next;
-    budget = performance.now() + BITMAPS;
+    budget = performance.now() + BITMAPS[scene.moving ? "moving" : "still"];
     late = false;
     const { width, height, ratio } = scene.size;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -55,7 +55,7 @@ export function painter(canvas, map, numbers, colours) {
     if (one.type === "image") return image(one, box);
     if (depth) frame(one, box, depth);
     if (box.w < OPEN && depth) return thumbnail(one, box);
-    for (const [from, to] of map.links.get(one)?.values() ?? []) link(from, to, one);
+    for (const [from, to] of map.links.get(one)?.values() ?? []) if (depth || to.kind !== "stack") link(from, to, one);
     for (const child of one.children) node(child, depth + 1);
     return undefined;
   }
@@ -63,7 +63,7 @@ export function painter(canvas, map, numbers, colours) {
   function frame(one, box, depth) {
     pen.fillStyle = depth % 2 ? colours.sunken : colours.surface;
     pen.strokeStyle = scene.active?.has(one.key) ? colours.mark : colours.edge;
-    pen.lineWidth = scene.active?.has(one.key) ? 2 : 1;
+    pen.lineWidth = 1;
     rounded(box, Math.min(10, box.w / 20));
     pen.fill();
     pen.stroke();
@@ -100,8 +100,8 @@ export function painter(canvas, map, numbers, colours) {
   /** What a closed box shows: the last thing computed in it. */
   function thumbnail(one, box) {
     let last = one;
-    while (last.children.length) last = last.children.at(-1);
-    const bitmap = last.type === "part" ? bitmapOf(last) : null;
+    while (last.children.length) last = last.children.find(({ kind }) => kind === "softmax") ?? last.children.at(-1);
+    const bitmap = last.type === "part" && scene.known(last) > 0 ? bitmapOf(last) : null;
     if (!bitmap) return;
     pen.imageSmoothingEnabled = true;
     pen.drawImage(bitmap, box.x + 1, box.y + 1, Math.max(1, box.w - 2), Math.max(1, box.h - 2));
@@ -365,7 +365,8 @@ export function painter(canvas, map, numbers, colours) {
     const colour = colours.signed(strength);
     pen.fillStyle = colour;
     pen.fillRect(x, y, w, h);
-    if (size >= 5) write(text, x + w / 2, y + h / 2, size, colours.inkOn(colour), { align: "center", weight: result ? "600" : "400", room: w });
+    const fitting = Math.min(size, (1.6 * w) / text.length);
+    if (fitting >= 4) write(text, x + w / 2, y + h / 2, fitting, colours.inkOn(colour), { align: "center", weight: result ? "600" : "400" });
   }
 
   function outline({ node: one, row, column, kind }) {

@@ -75,7 +75,9 @@ function decoded(list, number) {
 
 /** Little-endian float32 in base64 -> Float32Array. */
 function decode(text) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const letters = atob(text);
+  const bytes = new Uint8Array(letters.length);
+  for (let place = 0; place < letters.length; place += 1) bytes[place] = letters.charCodeAt(place);
   return new Float32Array(bytes.buffer);
 }
 
