@@ -36,7 +36,7 @@ from clearhead.look.record import LIKELIEST, LookRecord
 from clearhead.look.views.steps import Code, source_line
 from clearhead.models.build import TokenInput
 from clearhead.models.classifier import TextEncoder
-from clearhead.models.rnn import AttentionDecoder, ContextDecoder, RnnCaptioner, RnnSeq2Seq
+from clearhead.models.rnn import AttentionDecoder, ContextDecoder
 from clearhead.models.vision import PatchEncoder, SequenceCaptioner
 from clearhead.nn import (
     ClassToken,
@@ -66,7 +66,7 @@ from clearhead.nn import (
     pick_one,
     softmax,
 )
-from clearhead.nn.attention import join_heads, split_heads
+from clearhead.nn.attention import split_heads
 from clearhead.nn.embedding import cut_patches
 from clearhead.nn.norm import NativeNorm, NoNorm
 from clearhead.nn.positions import Rotary
@@ -277,7 +277,11 @@ class _Builder:
                 id, "projection", value, x, module, symbol="x", equation="x W + b", code=code,
                 about="To the width of the blocks.",
             )  # fmt: skip
-        name = {"SegmentEmbedding": "with segment", "NgramEmbedding": "with n-grams", "FeatureEmbedding": "with features"}
+        name = {
+            "SegmentEmbedding": "with segment",
+            "NgramEmbedding": "with n-grams",
+            "FeatureEmbedding": "with features",
+        }
         return self.add(
             id, "function", name.get(type(module).__name__, type(module).__name__), value, x, rows=rows, symbol="x",
             equation="x + W[…]", about=(type(module).__doc__ or "").split("\n")[0], code=code,
@@ -338,8 +342,12 @@ class _Builder:
     def block(self, at: str, block: Any, x: str, memory: str | None) -> str:
         hidden = self.seen[f"{at}.hidden"][0]
         if isinstance(block, ParallelBlock):
-            a = self.attention(f"{at}.self", block.self_attention, self.norm(f"{at}.self.norm", block.residual1.norm, x))
-            f = self.feed_forward(f"{at}.feed_forward", block.feed_forward, self.norm(f"{at}.norm", block.residual2.norm, x))
+            a = self.attention(
+                f"{at}.self", block.self_attention, self.norm(f"{at}.self.norm", block.residual1.norm, x)
+            )
+            f = self.feed_forward(
+                f"{at}.feed_forward", block.feed_forward, self.norm(f"{at}.norm", block.residual2.norm, x)
+            )
             about = "What attention and feed-forward found is added to the vector of each token."
             return self.add(
                 f"{at}.hidden", "add", "add", hidden, [x, a, f], symbol="x", equation="x + a + f", about=about,
@@ -368,7 +376,9 @@ class _Builder:
         if form is None:
             z = sublayer(x)
             value = residual(self.parts[x].value[None], lambda _: self.parts[z].value[None])[0]
-            return self.add(f"{at}.added", "function", "add & norm", value, [x, z], symbol="x", equation=residual.equation)
+            return self.add(
+                f"{at}.added", "function", "add & norm", value, [x, z], symbol="x", equation=residual.equation
+            )
         y = x if form.before is None else self.norm(f"{at}.norm", form.before, x)
         z = sublayer(y)
         z = z if form.inside is None else self.norm(f"{at}.inside", form.inside, z)
@@ -390,8 +400,12 @@ class _Builder:
             if crosses
             else "Each token looks at the others, and takes from them what it needs."
         )
-        equation = "softmax(Q Kᵀ / √d_k) V" if dot_scale(layer.kernel.score, 1) is not None else "softmax(score(Q, K)) V"
-        with self.group(at, "attention", name, about, equation=equation, code=(MultiHeadAttention.forward, "self.kernel")):
+        equation = (
+            "softmax(Q Kᵀ / √d_k) V" if dot_scale(layer.kernel.score, 1) is not None else "softmax(score(Q, K)) V"
+        )
+        with self.group(
+            at, "attention", name, about, equation=equation, code=(MultiHeadAttention.forward, "self.kernel")
+        ):
             return self.heads(at, f"{stack}.{part}", int(number), layer, y, memory or y)
 
     def heads(self, at: str, kind: str, number: int, layer: MultiHeadAttention, y: str, memory: str) -> str:
@@ -409,7 +423,15 @@ class _Builder:
         if layer.window is not None:  # it sees less far than other layers
             visible = visible & ((places[1] - places[0].unsqueeze(1)).abs() < layer.window)
         bias = None if layer.relative.bias is None else layer.relative.bias(*places)
-        return self.weigh(at, layer.kernel.explicit(), (q, k, v), (record.scores[number], record.weights[number]), visible, bias, layer.output)
+        return self.weigh(
+            at,
+            layer.kernel.explicit(),
+            (q, k, v),
+            (record.scores[number], record.weights[number]),
+            visible,
+            bias,
+            layer.output,
+        )
 
     def projected(
         self, id: str, layer: MultiHeadAttention, linear: nn.Module, norm: nn.Module, x: str, value: Tensor, group: int
@@ -427,7 +449,16 @@ class _Builder:
             return self.linear(id, name, value, [x], linear, equation=equation, details=details, **more)
         split = split_heads(linear(self.parts[x].value[None]), linear.out_features // layer.key_dim)
         plain = split[0].repeat_interleave(group, 0)  # (H, T, D)
-        made = self.linear(f"{id}.projected", f"{name} before its place", plain, [x], linear, equation=equation, details=details, **more)
+        made = self.linear(
+            f"{id}.projected",
+            f"{name} before its place",
+            plain,
+            [x],
+            linear,
+            equation=equation,
+            details=details,
+            **more,
+        )
         if not isinstance(norm, NoNorm):
             normed = norm(plain)
             made = self.add(f"{id}.normed", "function", f"normed {name}", normed, [made], equation="Norm(x)", **more)
@@ -594,8 +625,24 @@ class _Builder:
             keep = gate("forget", 1, "f", "sigmoid", "How much of the old memory is kept.")
             content = gate("content", 2, "g", "tanh", "What is new.")
             expose = gate("output", 3, "o", "sigmoid", "How much of the memory is shown.")
-            memory = self.products(f"{at}.memory", "memory", c, [[["", keep], ["", kept]], [["", new], ["", content]]], "c", "c_t = f_t c_{t-1} + i_t g_t", "What is kept, plus what is new.")
-            return self.products(f"{at}.hidden", "state", h, [[["", expose], ["tanh", memory]]], "h", "h_t = o_t tanh(c_t)", "What the cell shows of its memory.")
+            memory = self.products(
+                f"{at}.memory",
+                "memory",
+                c,
+                [[["", keep], ["", kept]], [["", new], ["", content]]],
+                "c",
+                "c_t = f_t c_{t-1} + i_t g_t",
+                "What is kept, plus what is new.",
+            )
+            return self.products(
+                f"{at}.hidden",
+                "state",
+                h,
+                [[["", expose], ["tanh", memory]]],
+                "h",
+                "h_t = o_t tanh(c_t)",
+                "What the cell shows of its memory.",
+            )
         if mode == "GRU":
             rows = [slice(number * size, (number + 1) * size) for number in range(3)]
             r = gate("reset", 0, "r", "sigmoid", "How much of the old state the new content may use.")
@@ -606,7 +653,15 @@ class _Builder:
                 f"{at}.content", "function", "content", value, [x, earlier, r], symbol="n",
                 equation="n_t = tanh(x_t W + b + r_t (h_{t-1} U + c))", about="What is new.",
             )  # fmt: skip
-            return self.products(f"{at}.hidden", "state", h, [[["1 -", z], ["", n]], [["", z], ["", earlier]]], "h", "h_t = (1 - z_t) n_t + z_t h_{t-1}", "Partly new, partly the state before.")
+            return self.products(
+                f"{at}.hidden",
+                "state",
+                h,
+                [[["1 -", z], ["", n]], [["", z], ["", earlier]]],
+                "h",
+                "h_t = (1 - z_t) n_t + z_t h_{t-1}",
+                "Partly new, partly the state before.",
+            )
         return self.rename(gate("hidden.gate", 0, "h", "tanh", "The state after each token."), f"{at}.hidden")
 
     def shifted(self, id: str, name: str, of: str, states: Tensor, first: Tensor, step: int) -> str:
@@ -619,10 +674,23 @@ class _Builder:
             about=about, details={"of": of, "step": step},
         )  # fmt: skip
 
-    def products(self, id: str, name: str, value: Tensor, terms: list[list[list[str]]], symbol: str, equation: str, about: str) -> str:
+    def products(
+        self, id: str, name: str, value: Tensor, terms: list[list[list[str]]], symbol: str, equation: str, about: str
+    ) -> str:
         inputs = [each[1] for term in terms for each in term]
         code = (Recurrent.forward, "self.network(")
-        return self.add(id, "products", name, value, inputs, symbol=symbol, equation=equation, about=about, details={"terms": terms}, code=code)
+        return self.add(
+            id,
+            "products",
+            name,
+            value,
+            inputs,
+            symbol=symbol,
+            equation=equation,
+            about=about,
+            details={"terms": terms},
+            code=code,
+        )
 
     # --- the answer ---
 

@@ -60,9 +60,7 @@ class _Recent:
 _recent = _Recent()
 
 
-async def _answer(
-    body: XRayBody, request: Request, service: ServiceDep, show: Callable[[XRay], Document]
-) -> Document:
+async def _answer(body: XRayBody, request: Request, service: ServiceDep, show: Callable[[XRay], Document]) -> Document:
     served = service.get(body.model)
     item = await read_input(body, served)
     key = (id(served), body.text, body.image, body.target, body.generate)

@@ -121,7 +121,9 @@ class XRay(LookView):
         shown = [part for id, part in self.graph.parts.items() if _is_stream(id)]
         stacks = list(dict.fromkeys(part.rows.split(".")[0] for part in shown))
         answer = self.graph.parts.get("probabilities")
-        columns = max(sum(part.rows.split(".")[0] == stack for part in shown) for stack in stacks) + (answer is not None)
+        columns = max(sum(part.rows.split(".")[0] == stack for part in shown) for stack in stacks) + (
+            answer is not None
+        )
         height = min(max_height(width, 1.1), (0.32 * width + 0.6) * len(stacks))
         with new_figure(width, height) as fig:
             fig.suptitle(f"{self.title} → {self.look.output}"[:110], x=0.01, ha="left")
@@ -161,7 +163,9 @@ class XRay(LookView):
                 found.append(f"{'  ' * depth}{part.name:<{34 - 2 * depth}} {shape:<14} {part.equation}".rstrip())
                 continue
             inside = self._lines(item, depth + 1)
-            found.append("  " * depth + self.graph.groups[item].name + ("  (the same parts)" if inside == before else ""))
+            found.append(
+                "  " * depth + self.graph.groups[item].name + ("  (the same parts)" if inside == before else "")
+            )
             found += [] if inside == before else inside
             before = inside
         return found
