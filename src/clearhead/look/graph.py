@@ -559,11 +559,8 @@ class _Builder:
                     phi = [form.activation, gate]
                 terms = [[phi]] if form.gate is None else [[phi, ["", up]]]
                 equation = "h = φ(u)" if form.gate is None else "h = φ(g) · u"
-                h = self.add(
-                    f"{at}.inner", "products", "activation", inner, [each[1] for each in terms[0]], symbol="h", code=code,
-                    equation=equation, about=f"φ is {form.activation}: patterns that were not found become small or 0.",
-                    details={"terms": terms},
-                )  # fmt: skip
+                about = f"φ is {form.activation}: patterns that were not found become small or 0."
+                h = self.products(f"{at}.inner", "activation", inner, terms, "h", equation, about, code)
             return self.linear(
                 f"{at}.output", "down", output, [h], layer.outer, symbol="f", equation="f = h W_2 + b_2", code=code,
                 about="Back to the width of the token's vector.",
@@ -675,22 +672,19 @@ class _Builder:
         )  # fmt: skip
 
     def products(
-        self, id: str, name: str, value: Tensor, terms: list[list[list[str]]], symbol: str, equation: str, about: str
+        self,
+        id: str,
+        name: str,
+        value: Tensor,
+        terms: list[list[list[str]]],  # added up; the factors of each are [function, part]
+        symbol: str,
+        equation: str,
+        about: str,
+        code: Code = (Recurrent.forward, "self.network("),
     ) -> str:
         inputs = [each[1] for term in terms for each in term]
-        code = (Recurrent.forward, "self.network(")
-        return self.add(
-            id,
-            "products",
-            name,
-            value,
-            inputs,
-            symbol=symbol,
-            equation=equation,
-            about=about,
-            details={"terms": terms},
-            code=code,
-        )
+        more: dict[str, Any] = {"symbol": symbol, "equation": equation, "about": about, "code": code}
+        return self.add(id, "products", name, value, inputs, details={"terms": terms}, **more)
 
     # --- the answer ---
 

@@ -9,7 +9,7 @@ vectors; every number can be followed back to the numbers that it was computed f
     xray.values("decoder.1")                     the tensors of one block
     xray.weight_row("decoder.1.self.query", 3)   the weights that one number of a linear map was computed with
 
-Tensors travel as little-endian float32 in base64, so the page has the numbers that the model computed, not rounded ones.
+Tensors travel as little-endian float32 in base64: the page has the numbers that the model computed, not rounded ones.
 """
 
 from __future__ import annotations
