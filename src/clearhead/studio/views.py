@@ -16,6 +16,7 @@ from clearhead.look.view import VIEWS
 from clearhead.look.views.cells import cells, rank_text
 from clearhead.look.views.patches import patch_components
 from clearhead.look.views.positions import Positions, positions
+from clearhead.look.views.steps import examples
 from clearhead.look.views.words import with_neighbours, word_map
 from clearhead.nn import SinusoidalPositions
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
@@ -32,7 +33,6 @@ Index = Annotated[int, Field(ge=0, le=10_000)]
 Word = Annotated[str, Field(min_length=1, max_length=60)]
 
 CONTINUED = 24  # tokens that a language model adds where its generation is shown
-WINDOW = 256  # tokens over which units are compared with features
 FLOW_TOKENS = 32  # of a text whose flow is shown
 
 
@@ -104,6 +104,12 @@ async def steps(body: StepsBody, request: Request, service: ServiceDep) -> Docum
         return look.steps(body.layer, body.head, body.query, body.kind).to_json()
 
     return await compute_json(request, served, compute)
+
+
+@router.get("/steps/examples")
+def lecture_examples() -> list[Document]:
+    """The lectures' own examples of attention, each with its steps."""
+    return [{"name": each.name, "about": each.about, "steps": each.steps().to_json()} for each in examples()]
 
 
 @router.post("/beam")

@@ -12,8 +12,8 @@ import pytest
 from .conftest import Go, StudioPage, settled, until
 
 VIEWS = [
-    "play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train", "chat",
-    "models", "rollout", "flow", "lens", "relevance", "gradients", "induction", "importance", "scaling",
+    "xray", "play", "heads", "steps", "beam", "image", "what-if", "words", "positions", "cells", "learn", "train",
+    "chat", "models", "rollout", "flow", "lens", "relevance", "gradients", "induction", "importance", "scaling",
 ]  # fmt: skip
 SAVING = ["play", "heads", "words"]  # those of the page, and one of the package's views
 AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -95,6 +95,43 @@ class Step:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """The queries, keys and values of one head, and what every query made of them."""
+
+    query: Tensor  # (T, D)
+    key: Tensor  # (S, D)
+    value: Tensor  # (S, V)
+    scores: Tensor  # (T, S): scaled, with the position bias, before the mask
+    weights: Tensor  # (T, S)
+    visible: Tensor  # (T, S)
+
+    @classmethod
+    def of(cls, seen: AttentionRecord, layer: int, head: int) -> Vectors:
+        tensors = (getattr(seen, name)[layer][head] for name in ("query", "key", "value", "scores", "weights"))
+        return cls(*tensors, seen.visible)
+
+    def to_json(self, steps: Sequence[Step]) -> dict[str, Any]:
+        """`vectors` of all queries and keys, and `matrices`: what each step is for all queries at once."""
+        products, names = self.query @ self.key.T, {step.name for step in steps}  # (T, S)
+        last = next(name for name in ("position", "scale", "score") if name in names)
+        masked = self.scores.masked_fill(~self.visible, -math.inf)
+        matrices = {
+            "softmax": self.weights,
+            "pick one": self.weights,
+            "sum": self.weights @ self.value,
+            last: self.scores,
+        }
+        if "scale" in names:
+            scaled = products / math.sqrt(self.query.size(-1))
+            matrices = {"score": products, "scale": scaled, **matrices}
+        found = {name: rounded(each) for name, each in matrices.items() if name in names}
+        if "mask" in names:
+            found["mask"] = [[None if math.isinf(each) else each for each in row] for row in rounded(masked)]
+        vectors = {"q": rounded(self.query), "k": rounded(self.key), "v": rounded(self.value)}
+        return {"vectors": vectors, "matrices": found}
+
+
 @VIEWS.register("steps")
 @dataclass(frozen=True)
 class Steps(LookView):
@@ -110,6 +147,8 @@ class Steps(LookView):
     rows: list[str] = field(default_factory=list)  # the tokens of the queries
     columns: list[str] = field(default_factory=list)  # the tokens of the keys
     title: str = ""
+    vectors: Vectors | None = None
+    about: str = ""  # what an example shows
 
     @classmethod
     def of(cls, look: LookRecord, options: ViewOptions) -> Steps:
@@ -124,7 +163,7 @@ class Steps(LookView):
         return {step.name: step.value for step in self.steps}[name]
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        found = {
             "format": FORMAT,
             "kind": self.kind,
             "layer": self.layer,
@@ -133,7 +172,9 @@ class Steps(LookView):
             "rows": self.rows,
             "columns": self.columns,
             "steps": [step.to_json() for step in self.steps],
+            **({"about": self.about} if self.about else {}),
         }
+        return found if self.vectors is None else {**found, **self.vectors.to_json(self.steps)}
 
     def show(self, console: Console) -> None:
         console.print(f"{self.kind}, layer {self.layer}, head {self.head}, query {self.rows[self.query]}\n")
@@ -204,7 +245,8 @@ def steps(look: LookRecord, layer: int, head: int, query: int, kind: str | None 
             found = [*_head_steps(aligned), state]
         case _:
             found = _head_steps(inputs.with_known(seen.scores[layer][head, query], seen.weights[layer][head, query]))
-    return Steps(kind, layer, head, query, found, seen.rows, seen.columns, f"{look.model}: {look.text}")
+    title, vectors = f"{look.model}: {look.text}", Vectors.of(seen, layer, head)
+    return Steps(kind, layer, head, query, found, seen.rows, seen.columns, title, vectors)
 
 
 def attention_steps(
@@ -212,6 +254,84 @@ def attention_steps(
 ) -> list[Step]:
     """query (D,), keys (S, D), values (S, V), mask (S,) -> the steps; the value of the last is the output (V,)."""
     return _head_steps(_HeadInputs(query[None, None], keys[None], values, 0, mask, score))
+
+
+# --- the examples of the lectures ---
+
+
+@dataclass(frozen=True)
+class Example:
+    """Attention by hand: the numbers that a lecture gives, or vectors chosen so that they give its numbers."""
+
+    name: str
+    about: str
+    queries: dict[str, list[float]]
+    keys: dict[str, list[float]]
+    values: list[list[float]]
+    query: int = 0
+
+    def steps(self) -> Steps:
+        q, k, v = (torch.tensor(each) for each in (list(self.queries.values()), list(self.keys.values()), self.values))
+        weights = softmax(scaled_dot(q, k))
+        seen = torch.ones_like(weights, dtype=torch.bool)
+        found = [replace(step, labels=step.labels and list(self.keys)) for step in self._computed(q, k, v)]
+        vectors = Vectors(q, k, v, scaled_dot(q, k), weights, seen)
+        return Steps(
+            "example", 0, 0, self.query, found, list(self.queries), list(self.keys), self.name, vectors, self.about
+        )
+
+    def _computed(self, q: Tensor, k: Tensor, v: Tensor) -> list[Step]:
+        inputs = _HeadInputs(q[None, self.query : self.query + 1], k[None], v, 0, labels=list(self.keys))
+        return _head_steps(inputs)
+
+
+def examples() -> list[Example]:
+    """The lectures' own examples of attention, to open and to step through."""
+    water, money = [2.0, 0.0], [0.0, 2.0]
+    bank = [1.0, 1.0]
+    thinking = [2.0] * 16 + [1.0] * 16 + [0.0] * 16 + [-1.0] * 16
+    return [
+        Example(
+            "Thinking machines: 112 and 96",
+            "d_k = 64, so scores are divided by 8: 112 and 96 become 14 and 12, and their softmax 0.88 and 0.12.",
+            {"Thinking": thinking},
+            {
+                "Thinking": [2.0] * 32 + [0.0] * 16 + [-1.0] * 16,
+                "Machines": [2.0] * 16 + [1.0] * 16 + [3.0] * 16 + [-1.0] * 16,
+            },
+            [[1.0, 0.0, 2.0, -1.0], [0.0, 1.0, -1.0, 3.0]],
+        ),
+        Example(
+            "Step by step: 102 and 99",
+            "D_K = 3: divided by √3, 102 and 99 become 58.9 and 57.2, and their softmax 0.85 and 0.15.",
+            {"word 1": [3.0, 5.0, 7.0]},
+            {"word 1": [9.0, 8.0, 5.0], "word 2": [8.0, 8.0, 5.0]},
+            [[1.0, 2.0, 0.0], [0.0, -1.0, 4.0]],
+        ),
+        Example(
+            "Which food is mexican?",
+            "The query asks for mexican food; burrito and taco have keys like it, so the average of price, calories "
+            "and salt is mostly theirs.",
+            {"mexican": [2.0, 0.0]},
+            {"burrito": [1.5, 0.2], "taco": [1.2, -0.3], "sushi": [-1.0, 0.4], "apple": [-2.0, 0.1]},
+            [[9.0, 700.0, 1.9], [4.0, 210.0, 0.7], [14.0, 350.0, 1.1], [1.0, 95.0, 0.0]],
+        ),
+        Example(
+            "A bank by the river",
+            "“bank” alone is half water, half money. Beside “river” it takes more from river: water wins.",
+            {"river": water, "bank": bank},
+            {"river": water, "bank": bank},
+            [water, bank],
+            query=1,
+        ),
+        Example(
+            "A bank account",
+            "The same “bank”, the same numbers; beside “account” money wins. This is what context does.",
+            {"bank": bank, "account": money},
+            {"bank": bank, "account": money},
+            [bank, money],
+        ),
+    ]
 
 
 # --- one head ---

@@ -19,16 +19,18 @@ import * as steps from "./steps.js";
 import * as train from "./train.js";
 import * as whatIf from "./what-if.js";
 import * as words from "./words.js";
+import * as xray from "./xray.js";
 import { LESSONS, lessonLink, lessonPanel } from "./course.js";
 import { explained } from "./glossary.js";
 import { commandPalette } from "./palette.js";
 import { presentation } from "./present.js";
 import { tourCard } from "./tour.js";
 
-const VIEWS = { play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train, chat, models: modelsPage, ...viewPages };
+const VIEWS = { xray, play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train, chat, models: modelsPage, ...viewPages };
 const GROUPS = [
   ["Learn", ["learn"]],
   ["Use", ["play", "chat", "models"]],
+  ["The whole model", ["xray"]],
   ["See attention", ["heads", "steps", "rollout", "flow", "induction", "scaling"]],
   ["Explain an answer", ["what-if", "lens", "relevance", "gradients", "beam", "image"]],
   ["See what it knows", ["words", "positions", "cells", "importance"]],
@@ -76,7 +78,7 @@ function undo() {
 
 function show() {
   const { view, state } = parseLink(location.hash);
-  const known = VIEWS[view] ? view : "play";
+  const known = VIEWS[view] ? view : "xray";
   open.page?.close?.();
   if (open.view !== known) before = [];
   open = { view: known, state, page: null, complete: false };

@@ -1,6 +1,6 @@
 // Attention step by step, with the real numbers of one layer, head and query.
 
-import { post } from "./api.js";
+import { get, post } from "./api.js";
 import { findModel, inputBar, inputText, noModel, resultPanel } from "./shared.js";
 import { menu } from "./views/controls.js";
 import { h } from "./views/dom.js";
@@ -30,10 +30,13 @@ export function open(element, state, studio) {
   const tools = h("div", { class: "st-choices", role: "group", "aria-label": "Attention, layer, head and query" });
   let look = null;
   let view = null;
+  let examples = [];
+  let example = state.example ?? ""; // of the lectures, instead of a sentence
 
   function refresh(changes = {}) {
     Object.assign(request, changes);
-    load(async (isCurrent) => {
+    if (example) return showExample();
+    return load(async (isCurrent) => {
       if (changes.text !== undefined || !look) look = await post("/studio/api/look", { model: model.name, text: request.text });
       clamp();
       const { text, kind, layer, head, query } = request;
@@ -41,8 +44,33 @@ export function open(element, state, studio) {
       if (!isCurrent()) return;
       saveState();
       drawChoices();
-      if (view) view.update(data, { step: request.step });
-      else view = mount(place, data, { chosen: { step: request.step }, onChange: ({ step }) => { request.step = step; saveState(); } });
+      show(data);
+    });
+  }
+
+  function show(data) {
+    if (view) view.update(data, { step: request.step });
+    else view = mount(place, data, { chosen: { step: request.step }, onChange: ({ step }) => { request.step = step; saveState(); } });
+  }
+
+  function showExample() {
+    load(async (isCurrent) => {
+      if (!examples.length) examples = await get("/studio/api/steps/examples");
+      const found = examples.find(({ name }) => name === example) ?? examples[0];
+      if (!isCurrent()) return;
+      example = found.name;
+      request.step = Math.min(request.step, found.steps.steps.length - 1);
+      saveState();
+      tools.replaceChildren(exampleMenu());
+      show(found.steps);
+    });
+  }
+
+  function exampleMenu() {
+    const options = [["", "This sentence"], ...examples.map(({ name }) => [name, name])];
+    return menu("Example", options, example, (name) => {
+      example = name;
+      refresh();
     });
   }
 
@@ -56,7 +84,7 @@ export function open(element, state, studio) {
   }
 
   function saveState() {
-    studio.set({ model: model.name, ...request });
+    studio.set({ model: model.name, ...request, example });
   }
 
   function drawChoices() {
@@ -65,6 +93,7 @@ export function open(element, state, studio) {
     const numbers = (count) => Array.from({ length: count }, (_, number) => [String(number), String(number)]);
     const set = (name) => (value) => refresh({ [name]: Number(value) });
     tools.replaceChildren(
+      ...(examples.length ? [exampleMenu()] : []),
       menu("Attention", kindOptions(look), request.kind, (kind) => refresh({ kind })),
       menu("Layer", numbers(weights.length), String(request.layer), set("layer")),
       menu("Head", numbers(weights[0].length), String(request.head), set("head")),
@@ -74,8 +103,12 @@ export function open(element, state, studio) {
   }
 
   const bar = inputBar({ models, model, text: request.text, action: "Look",
-    onSubmit: (text) => refresh({ text }), onModel: (name) => studio.go("steps", { model: name }) });
+    onSubmit: (text) => { example = ""; refresh({ text }); }, onModel: (name) => studio.go("steps", { model: name }) });
   element.append(bar.element, tools, panel);
   refresh();
+  get("/studio/api/steps/examples").then((found) => {
+    examples = found;
+    if (look && !example) drawChoices();
+  }, () => {});
   return { close: () => view?.destroy() };
 }

@@ -8,6 +8,7 @@ import { equation } from "./equation.js";
 import { frame, handle, title, widget } from "./frame.js";
 import { number, range, visible } from "./numbers.js";
 import { drawing, table } from "./values.js";
+import { stepVectors } from "./vectors.js";
 
 export const FORMAT = "clearhead-steps-1";
 
@@ -17,6 +18,8 @@ const PAUSE = 1600; // milliseconds on each step while playing
 export function mount(element, data, options = {}) {
   let step = clamp(options.chosen?.step ?? 0, 0, data.steps.length - 1);
   let timer = null;
+  let key = null; // whose product with the query is shown; null: the best
+  let stopSum = () => {};
   const saved = { json: () => data, picture: () => view.figure.firstChild };
   const view = frame(element, { name: "steps", label: "Attention, step by step", draw, ...saved }, options);
   view.figure.addEventListener("pointerover", (event) => view.say(event.target.dataset?.say ?? ""));
@@ -51,6 +54,7 @@ export function mount(element, data, options = {}) {
   }
 
   function halt() {
+    stopSum();
     clearInterval(timer);
     timer = null;
   }
@@ -58,17 +62,26 @@ export function mount(element, data, options = {}) {
   function draw() {
     const focused = view.tools.contains(document.activeElement) ? document.activeElement.dataset.keep : null;
     const { name, equation: written, value, labels } = data.steps[step];
-    const place = `${data.kind} · layer ${data.layer}, head ${data.head}, query ${data.query}`;
+    const place = data.about ?? `${data.kind} · layer ${data.layer}, head ${data.head}, query ${data.query}`;
     title(view.heading, [`“${visible(data.rows[data.query])}”, step by step`], place);
     view.tools.replaceChildren(player(), rail(data.steps, step, go));
     const colours = view.palette();
+    stopSum();
+    const [parts, matrix, stopParts] = stepVectors(data, step, key, chooseKey, colours);
+    stopSum = stopParts;
     const body = h("div", { class: "ch-step" },
       h("h3", {}, name), equation(written),
       drawing(value, labels, scaleOf(data.steps, step), Math.min(820, room()), colours),
-      numbers(value, labels));
-    view.figure.replaceChildren(body, source(data.steps[step]));
+      ...parts, numbers(value, labels));
+    view.figure.replaceChildren(body, h("div", { class: "ch-beside" }, source(data.steps[step]), ...matrix));
     view.say("");
     if (focused) refocus(focused);
+  }
+
+  function chooseKey(next) {
+    key = next;
+    draw();
+    view.figure.querySelector('.ch-words [aria-pressed="true"]')?.focus();
   }
 
   /** The controls are new: restore the focus, to the current step if its control is disabled now. */
@@ -97,6 +110,7 @@ export function mount(element, data, options = {}) {
 
   return handle(view, (next, requested = { step }) => {
     data = next;
+    key = null;
     step = clamp(requested.step ?? 0, 0, data.steps.length - 1);
   }, halt);
 }

@@ -1,6 +1,7 @@
 // The colours of style.css for drawings, read from the element, so that light and dark schemes work.
 
 const STOPS = 5;
+const NAMED = ["ink", "quiet", "faint", "edge", "surface", "sunken", "raised", "accent", "mark"];
 const SHADES = 257; // odd, so that the middle of a scale is one of them
 
 /** The current colours of the style sheet: colour scales as functions of a number -> "rgb(r, g, b)". */
@@ -15,9 +16,12 @@ export function palette(root) {
   const scale = (name) => shades(Array.from({ length: STOPS }, (_, stop) => read(`${name}-${stop}`)));
   const [sequential, diverging] = [scale("seq"), scale("div")];
   const [ink, paper, overlay] = [read("ink"), read("surface"), read("overlay")];
+  const named = Object.fromEntries(NAMED.map((name) => [name, css(read(name))]));
   probe.remove();
   return {
+    ...named,
     table: sequential,
+    signs: diverging,
     overlay: css(overlay),
     weight: (weight) => css(shade(sequential, bright(weight))),
     share: (share) => css(shade(sequential, share)),
