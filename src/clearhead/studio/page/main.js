@@ -28,9 +28,9 @@ import { tourCard } from "./tour.js";
 
 const VIEWS = { xray, play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train, chat, models: modelsPage, ...viewPages };
 const GROUPS = [
+  ["The whole model", ["xray"]],
   ["Learn", ["learn"]],
   ["Use", ["play", "chat", "models"]],
-  ["The whole model", ["xray"]],
   ["See attention", ["heads", "steps", "rollout", "flow", "induction", "scaling"]],
   ["Explain an answer", ["what-if", "lens", "relevance", "gradients", "beam", "image"]],
   ["See what it knows", ["words", "positions", "cells", "importance"]],
