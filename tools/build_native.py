@@ -58,15 +58,20 @@ def source_hash(sources: Path = SOURCES) -> str:
 
 
 def build(folder: Path = SOURCES) -> Path:
-    """Compile the library into a folder; it replaces an older one when it is complete."""
+    """Compile the library into a folder, unless it is there; it replaces an older one when it is complete."""
     compiler = find_compiler()
     if compiler is None:
         raise CompileError("no C compiler: install cc, gcc or clang, or pip install ziglang")
     machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
     variants = VARIANTS.get(machine, {"portable": ()})
+    library = folder / f"libclearhead{SUFFIX}"
+    made_of = "\0".join([source_hash(), Path(__file__).read_text(encoding="utf-8"), machine])
+    stamp = hashlib.sha256(made_of.encode()).hexdigest()
+    if library.exists() and stamp.encode() in library.read_bytes():  # pip asks for it twice
+        return library
     with TemporaryDirectory() as scratch:
-        origin = f'-DSOURCE_HASH="{source_hash()}"'
-        jobs = [[origin, "-c", str(SOURCES / name), "-o", f"{scratch}/{name}.o"] for name in ONCE]
+        origin = (f'-DSOURCE_HASH="{source_hash()}"', f'-DBUILD_STAMP="{stamp}"')
+        jobs = [[*origin, "-c", str(SOURCES / name), "-o", f"{scratch}/{name}.o"] for name in ONCE]
         for variant, flags in variants.items():
             for source in sorted(SOURCES.glob("*.c")):
                 if source.name not in ONCE:
@@ -78,7 +83,7 @@ def build(folder: Path = SOURCES) -> Path:
         linked = folder / f".libclearhead.{os.getpid()}{SUFFIX}"
         try:
             _run([*compiler, "-shared", *objects, "-o", str(linked), "-lm", *THREADS])
-            return linked.replace(folder / f"libclearhead{SUFFIX}")
+            return linked.replace(library)
         finally:
             linked.unlink(missing_ok=True)
 

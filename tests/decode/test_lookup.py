@@ -51,13 +51,13 @@ CHOICES = [
     {"temperature": 1.3, "top_k": 3, "seed": 2},
     {"repetition_penalty": 1.2},
     {"no_repeat_ngram": 4},
-    {"temperature": 0.4, "top_p": 0.8, "return_logprobs": True},
+    {"temperature": 0.4, "top_p": 0.8, "return_logprobs": True, "seed": 7},
     {"prefix_tokens": (5, 7, 9, 5, 7, 9, 5, 7)},
 ]
 
 
 @needs_library
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     positions=st.sampled_from(["rotary", "learned", "t5"]),
     chosen=st.sampled_from(CHOICES),

@@ -23,6 +23,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, Literal, Self
 
+from clearhead.engines.native.library import load_library
+
 IDLE = 0.3  # seconds that the threads of some packages keep a core busy after their work
 
 Round = dict[str, float]  # milliseconds by candidate
@@ -163,8 +165,6 @@ def growth_exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
 def machine() -> dict[str, Any]:
     """The versions and hardware of this machine, recorded with the results."""
     import torch
-
-    from clearhead.engines.native.library import load_library
 
     native = load_library()
     return {

@@ -170,7 +170,7 @@ static void check_search(int bytes, int beams, int threads) {
     for (int i = 0; i < N; i++) limits[i] = NEW - 3 * i;
     int32_t *tokens = malloc(sizeof(int32_t) * N * NEW), *lengths = malloc(sizeof(int32_t) * N);
     double *logprobs = malloc(sizeof(double) * N * NEW), *scores = malloc(sizeof(double) * N);
-    SearchSettings settings = {prompts, limits, 1.0, N, PROMPT, beams, 1, STOP, threads};
+    SearchSettings settings = {prompts, limits, 1.0, N, PROMPT, beams, 1, STOP, threads, beams > 1};
     SearchResults results = {tokens, logprobs, scores, lengths, NEW};
     expect(EXPORT(search)(&m.stack, &m.input, NULL, &settings, &results) == NEW, "the steps of a search");
     for (int i = 0; i < N; i++) {

@@ -97,6 +97,7 @@ typedef struct {
     const int32_t *max_tokens; /* (N,) at least one */
     double length_penalty;     /* score = sum / length^penalty */
     int32_t sentences, prompt, beam_width, n_best, stop, threads;
+    int32_t scored; /* 0: greedy texts whose log-probabilities nobody asks for */
 } SearchSettings;
 
 typedef struct {

@@ -326,6 +326,7 @@ class NativeEngine:
         for prompt in prompts.ids:
             check_ids(prompt, self.vectors.count)
         limits, sentences = prompts.limits(settings), len(prompts.ids)
+        scored = settings.return_logprobs or settings.beam_width > 1
         shape, room = (sentences, settings.n_best), max(limits)
         ids, max_tokens = (torch.tensor(x, dtype=torch.int32) for x in (prompts.ids, limits))  # (N, P), (N,)
         tokens = torch.empty(*shape, room, dtype=torch.int32)
@@ -337,7 +338,7 @@ class NativeEngine:
             how = CSearchSettings(
                 *(ids.data_ptr(), max_tokens.data_ptr(), settings.length_penalty, sentences, ids.size(1)),
                 *(settings.beam_width, settings.n_best, ANY_TOKEN if prompts.stop is None else prompts.stop),
-                trial.threads,
+                *(trial.threads, scored),
             )
             structures = (stack, self.vectors.structure(), memory, how, results)
             steps = self.library.clearhead_search(*map(_reference, structures))
@@ -345,7 +346,6 @@ class NativeEngine:
         if steps < 0:
             raise MemoryError(f"out of memory in a search of {sentences} texts with beam_width={settings.beam_width}")
         found = tokens[..., :steps].tolist(), logprobs[..., :steps].tolist(), scores.tolist(), lengths.tolist()
-        scored = settings.return_logprobs or settings.beam_width > 1
         return [_hypotheses(*sentence, prompts.stop, scored) for sentence in zip(*found, strict=True)]
 
     @torch.inference_mode()

@@ -93,6 +93,7 @@ static const FieldInfo fields[] = {
     FIELD(SearchSettings, n_best),
     FIELD(SearchSettings, stop),
     FIELD(SearchSettings, threads),
+    FIELD(SearchSettings, scored),
     WHOLE(SearchResults),
     FIELD(SearchResults, tokens),
     FIELD(SearchResults, logprobs),
@@ -106,6 +107,9 @@ static const FieldInfo fields[] = {
 PUBLIC const char *clearhead_source_hash(void) {
     return SOURCE_HASH;
 }
+
+/* By which tools/build_native.py recognises what it has built. */
+PUBLIC const char clearhead_build_stamp[] = BUILD_STAMP;
 
 /* Ends with a NULL. */
 PUBLIC const FieldInfo *clearhead_fields(void) {

@@ -135,7 +135,7 @@ class CSearchSettings(ctypes.Structure):
     _fields_ = (
         *_each(c_void_p, "prompts", "max_tokens"),
         ("length_penalty", c_double),
-        *_each(c_int32, "sentences", "prompt", "beam_width", "n_best", "stop", "threads"),
+        *_each(c_int32, "sentences", "prompt", "beam_width", "n_best", "stop", "threads", "scored"),
     )
 
 

@@ -229,7 +229,8 @@ static void tile(const Linear *f, int64_t panel, int count, const float *x, cons
     else
         switch (tokens) {
             CASE(1)
-            CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+            CASE(2)
+            CASE(3) CASE(4) CASE(5) CASE(6)
 #if defined(__AVX512VNNI__)
                 CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
 #endif

@@ -237,8 +237,9 @@ static int extend(Search *s, int first, int rows, int length, Row *into) {
 
 /* Extend all open sentences; the number of rows that go on, or -1 if memory ran out. */
 static int choose_rows(Search *s, int rows, int length) {
-    EXPORT(best)(s->logits, rows, s->stack->output.outputs, s->offers, s->values, s->indices, s->totals,
-                 s->settings->threads);
+    float *totals = s->settings->scored ? s->totals : NULL; /* they stay 0, which changes no order within a row */
+    EXPORT(best)
+    (s->logits, rows, s->stack->output.outputs, s->offers, s->values, s->indices, totals, s->settings->threads);
     int going = 0;
     for (int first = 0, after; first < rows; first = after) {
         for (after = first; after < rows && s->rows[after].sentence == s->rows[first].sentence;) after++;
@@ -299,7 +300,7 @@ int EXPORT(search)(const Stack *stack, const Input *input, const Memory *memory,
     s.memory.sentence = s.sentence = malloc(sizeof(int32_t) * R);
     s.tokens = malloc(sizeof(int32_t) * R), s.x = malloc(sizeof(float) * tokens * D);
     s.logits = malloc(sizeof(float) * R * V);
-    s.values = malloc(sizeof(float) * R * offers), s.totals = malloc(sizeof(float) * R);
+    s.values = malloc(sizeof(float) * R * offers), s.totals = calloc(R, sizeof(float));
     s.indices = malloc(sizeof(int64_t) * R * offers), s.nodes = malloc(sizeof(Node) * s.room_of_nodes);
     s.finished = malloc(sizeof(ScoredNode) * N * W), s.cut = malloc(sizeof(ScoredNode) * N * W);
     s.finished_count = calloc(N, sizeof(int32_t)), s.cut_count = calloc(N, sizeof(int32_t));
