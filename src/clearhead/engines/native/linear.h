@@ -228,12 +228,12 @@ static void tile(const Linear *f, int64_t panel, int count, const float *x, cons
         FLOAT_TILE(2, 2);
     else
         switch (tokens) {
-            CASE(1)
-            CASE(2)
-            CASE(3) CASE(4) CASE(5) CASE(6)
+            /* clang-format off */
+            CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 #if defined(__AVX512VNNI__)
-                CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
+            CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
 #endif
+            /* clang-format on */
         }
     for (int t = 0; !whole && t < tokens; t++)
         memcpy(y + (int64_t)t * f->outputs + begin, aside + t * PANEL, sizeof(float) * (f->outputs - begin));

@@ -238,8 +238,8 @@ static int extend(Search *s, int first, int rows, int length, Row *into) {
 /* Extend all open sentences; the number of rows that go on, or -1 if memory ran out. */
 static int choose_rows(Search *s, int rows, int length) {
     float *totals = s->settings->scored ? s->totals : NULL; /* they stay 0, which changes no order within a row */
-    EXPORT(best)
-    (s->logits, rows, s->stack->output.outputs, s->offers, s->values, s->indices, totals, s->settings->threads);
+    int size = s->stack->output.outputs, threads = s->settings->threads;
+    EXPORT(best)(s->logits, rows, size, s->offers, s->values, s->indices, totals, threads);
     int going = 0;
     for (int first = 0, after; first < rows; first = after) {
         for (after = first; after < rows && s->rows[after].sentence == s->rows[first].sentence;) after++;
