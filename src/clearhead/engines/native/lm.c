@@ -401,3 +401,10 @@ PUBLIC void EXPORT(lm_product)(const Matrix *matrix, const float *x, int8_t *byt
 
 /* One row of a matrix as floats. */
 PUBLIC void EXPORT(lm_row)(const Matrix *matrix, int row, float *into) { expand_row(matrix, row, into); }
+
+/* The size of each structure that lm.py mirrors, in its order; 0 after the last. */
+PUBLIC int64_t EXPORT(lm_structure_size)(int number) {
+    static const int64_t sizes[] = {sizeof(Matrix),  sizeof(LmAttention), sizeof(LmFeedForward), sizeof(LmBlock),
+                                    sizeof(LmModel), sizeof(LmCache),     sizeof(LmSeen),        sizeof(LmStep), 0};
+    return sizes[number];
+}

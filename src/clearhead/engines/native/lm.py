@@ -37,6 +37,7 @@ from clearhead.nn.scores import CappedScore, Score, dot_scale
 LANES = 16  # outputs of a panel
 ALIGNED = 64  # bytes: panels begin at a line of the cache
 FLOAT32 = 0  # GGUF's number of the format
+FIRST_LENGTH = 64  # positions of the first tables
 NORMS = {"none": 0, "layer": 1, "rms": 2}  # the codes of the C side
 ACTIVATIONS = {"relu": 0, "gelu": 1, "gelu_tanh": 2, "quick_gelu": 3, "silu": 4}
 
@@ -117,6 +118,12 @@ class CLmStep(ctypes.Structure):
     )
 
 
+STRUCTURES = (  # in the order of `clearhead_lm_structure_size`
+    *(CMatrix, CLmAttention, CLmFeedForward, CLmBlock),
+    *(CLmModel, CLmCache, CLmSeen, CLmStep),
+)
+
+
 # --- from modules to structures ---
 
 
@@ -137,7 +144,7 @@ class LmLayout:
         self._matrices.clear()
         self.vectors = TokenVectors(network.tokens, concatenated=network.config.position_concat)
         self.reached, self._lock = 0, Lock()
-        self.model = self.reach(64)
+        self.model = self.reach(1)
 
     def reach(self, length: int) -> CLmModel:
         """The model with tables of positions for at least this length.
@@ -149,7 +156,8 @@ class LmLayout:
                 limit = self.vectors.embed.positions.max_length
                 if limit is not None and length > limit:
                     raise ShapeError(f"a text of {length} tokens is longer than the model's table of {limit} positions")
-                self.reached = 2 * length if limit is None else min(2 * length, limit)
+                room = max(FIRST_LENGTH, 2 * length)
+                self.reached = room if limit is None else min(room, limit)
                 self.model = self._with_tables(self.reached)
             return self.model
 
