@@ -102,6 +102,15 @@ def test_a_classifier_of_images(make_run: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(found["logits"], wanted, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_features_of_words_are_refused(make_run: Any, tmp_path: Path, task: str) -> None:
+    with pytest.raises(
+        RunError, match=r"no form for the features of words \(model.features=97\); train with model.fea"
+    ):
+        export("onnx", make_run(task, features=97, layers=1), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_recurrent_network_is_refused(make_run: Any, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="ONNX export is for Transformers"):
         export("onnx", make_run("lm", architecture="rnn"), tmp_path / "out")

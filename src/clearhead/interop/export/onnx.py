@@ -53,6 +53,9 @@ class Onnx(ExportFormat):
                 raise RunError(f"writing ONNX needs the package {name}; pip install 'clearhead[interop]'") from None
         if isinstance(model.network, RnnLanguageModel) or _is_recurrent(model.network) or model.reads == "words":
             raise RunError(f"{model.name}: ONNX export is for Transformers, and {model.description} here is none")
+        if rows := getattr(model.config.model, "features", 0):
+            what = f"{model.name}: ONNX has no form for the features of words (model.features={rows})"
+            raise RunError(f"{what}; train with model.features=0")
         network = traceable(model.network)
 
         def write(folder: Path) -> None:
