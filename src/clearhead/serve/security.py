@@ -176,7 +176,7 @@ class Limits:
     context: int = 2048  # tokens of a prompt and its continuation; less for a model with a shorter context
     prefixes: int = 4096  # tokens of earlier prompts whose keys and values a model keeps
     seen: int = 200  # tokens of a text whose attention is returned
-    numbers: int = 1_000_000  # of inner tensors that are returned beside an answer
+    numbers: int = 300_000  # of inner tensors that are returned beside an answer: writing them holds up all others
     pixels: int = 16_000_000  # of an image
 
     client_requests: int = 0  # requests in progress of one client (its key, or its address); 0 = any number

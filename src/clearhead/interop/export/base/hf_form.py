@@ -18,6 +18,9 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 
 from clearhead.errors import RunError
+from clearhead.interop.families import bert, marian, vit
+from clearhead.interop.families.gpt_neox import fused_block
+from clearhead.interop.table import Table
 from clearhead.nn.scores import dot_scale
 from clearhead.tasks.base.predictor import Predictor
 
@@ -98,6 +101,16 @@ def _linear(name: str, *parts: nn.Linear, bias: bool = True) -> Tensors:
 def _norm(name: str, norm: Any) -> Tensors:
     shift = getattr(norm, "bias", None)
     return {f"{name}.weight": norm.weight} | ({} if shift is None else {f"{name}.bias": shift})
+
+
+def _block(name: str, block: nn.Module, table: Table) -> Tensors:
+    """The linear maps and norms of a block by the table that imports them; what is cut there is joined elsewhere."""
+    found: Tensors = {}
+    for theirs, ours in table.items():
+        if isinstance(ours, str):
+            part, place = block.get_submodule(ours), f"{name}.{theirs}"
+            found |= _linear(place, part) if isinstance(part, nn.Linear) else _norm(place, part)
+    return found
 
 
 def _turned(tensors: Tensors) -> Tensors:
@@ -185,16 +198,12 @@ def _neox(model: Predictor) -> HfForm:
     tensors = {"gpt_neox.embed_in.weight": embedding, **_norm("gpt_neox.final_layer_norm", network.stack.norm)}
     tensors |= {} if tied else {"embed_out.weight": network.output.linear.weight}
     for number, block in enumerate(network.stack.blocks):
-        attention, forward, name = block.self_attention, block.feed_forward, f"gpt_neox.layers.{number}"
+        attention, name = block.self_attention, f"gpt_neox.layers.{number}"
         fused = _linear("qkv", attention.query, attention.key, attention.value)
         for kind, each in fused.items():  # (3 × H × K, …) -> each head's query, key and value side by side
             sorted_by_head = each.view(3, attention.heads, -1, *each.shape[1:]).transpose(0, 1).reshape(each.shape)
             tensors[f"{name}.attention.query_key_value.{kind.removeprefix('qkv.')}"] = sorted_by_head
-        tensors |= _linear(f"{name}.attention.dense", attention.output)
-        tensors |= _linear(f"{name}.mlp.dense_h_to_4h", forward.inner)
-        tensors |= _linear(f"{name}.mlp.dense_4h_to_h", forward.outer)
-        tensors |= _norm(f"{name}.input_layernorm", block.residual1.norm)
-        tensors |= _norm(f"{name}.post_attention_layernorm", block.residual2.norm)
+        tensors |= _block(name, block, fused_block("attention", attention.heads))
     config = {
         "model_type": "gpt_neox",
         "architectures": ["GPTNeoXForCausalLM"],
@@ -281,17 +290,10 @@ def _sinusoidal_translator(model: Predictor) -> HfForm:
     embedding, tied = (network.target.tokens.table.weight, True) if scaled else (embedding, tied)
     tensors: Tensors = {"model.shared.weight": embedding}
     tensors |= {} if tied else _untied(network, "model.")
-    for side, stack in (("encoder", network.encoder), ("decoder", network.decoder)):
+    sides = (("encoder", network.encoder, marian.ENCODER), ("decoder", network.decoder, marian.DECODER))
+    for side, stack, table in sides:
         for number, block in enumerate(stack.blocks):
-            name, last = f"model.{side}.layers.{number}", block.residual3 if side == "decoder" else block.residual2
-            tensors |= _bart_attention(f"{name}.self_attn", block.self_attention)
-            tensors |= _norm(f"{name}.self_attn_layer_norm", block.residual1.norm)
-            if side == "decoder":
-                tensors |= _bart_attention(f"{name}.encoder_attn", block.cross_attention)
-                tensors |= _norm(f"{name}.encoder_attn_layer_norm", block.residual2.norm)
-            tensors |= _linear(f"{name}.fc1", block.feed_forward.inner)
-            tensors |= _linear(f"{name}.fc2", block.feed_forward.outer)
-            tensors |= _norm(f"{name}.final_layer_norm", last.norm)
+            tensors |= _block(f"model.{side}.layers.{number}", block, table)
         tensors |= _norm(f"model.{side}.layer_norm", stack.norm) if before else {}
         tensors[f"model.{side}.embed_positions.weight"] = network.target.positions.vectors(POSITIONS)
     dim = embedding.shape[1]
@@ -329,14 +331,6 @@ def _untied(network: Any, prefix: str) -> Tensors:
     sides = (("encoder", network.source.tokens), ("decoder", network.target.tokens))
     found = {f"{prefix}{side}.embed_tokens.weight": each.table.weight * each.scale for side, each in sides}
     return {**found, "lm_head.weight": network.output.linear.weight}
-
-
-def _bart_attention(name: str, attention: Any) -> Tensors:
-    maps = {"q": attention.query, "k": attention.key, "v": attention.value, "out": attention.output}
-    found: Tensors = {}
-    for part, linear in maps.items():
-        found |= _linear(f"{name}.{part}_proj", linear)
-    return found
 
 
 def _t5(model: Predictor) -> HfForm:
@@ -418,15 +412,7 @@ def _bert(model: Predictor) -> HfForm:
         **_norm(f"{prefix}embeddings.LayerNorm", first.norm),
     }
     for number, block in enumerate(body.stack.blocks):
-        attention, name = block.self_attention, f"{prefix}encoder.layer.{number}"
-        maps = {"query": attention.query, "key": attention.key, "value": attention.value}
-        for part, linear in maps.items():
-            tensors |= _linear(f"{name}.attention.self.{part}", linear)
-        tensors |= _linear(f"{name}.attention.output.dense", attention.output)
-        tensors |= _norm(f"{name}.attention.output.LayerNorm", block.residual1.norm)
-        tensors |= _linear(f"{name}.intermediate.dense", block.feed_forward.inner)
-        tensors |= _linear(f"{name}.output.dense", block.feed_forward.outer)
-        tensors |= _norm(f"{name}.output.LayerNorm", block.residual2.norm)
+        tensors |= _block(f"{prefix}encoder.layer.{number}", block, bert.BLOCK)
     tensors |= _bert_head(head, network, table)
     config: dict[str, Any] = {
         "model_type": "bert",
@@ -487,15 +473,7 @@ def _vit(model: Predictor) -> HfForm:
         **_linear("classifier", network.output.linear),
     }
     for number, block in enumerate(body.stack.blocks):
-        attention, name = block.self_attention, f"vit.encoder.layer.{number}"
-        maps = {"query": attention.query, "key": attention.key, "value": attention.value}
-        for part, linear in maps.items():
-            tensors |= _linear(f"{name}.attention.attention.{part}", linear)
-        tensors |= _linear(f"{name}.attention.output.dense", attention.output)
-        tensors |= _linear(f"{name}.intermediate.dense", block.feed_forward.inner)
-        tensors |= _linear(f"{name}.output.dense", block.feed_forward.outer)
-        tensors |= _norm(f"{name}.layernorm_before", block.residual1.norm)
-        tensors |= _norm(f"{name}.layernorm_after", block.residual2.norm)
+        tensors |= _block(f"vit.encoder.layer.{number}", block, {**vit.OLD, **vit.NORMS})
     config = {
         "model_type": "vit",
         "architectures": ["ViTForImageClassification"],
