@@ -205,7 +205,7 @@ def history() -> dict[str, Any]:
     visible = torch.ones(len(TARGET), len(SOURCE), dtype=torch.bool)
     films = [weights(visible, seed=seed).tolist() for seed in (5, 6, 7)]
     attention = {"decoder.cross": {"rows": TARGET, "columns": SOURCE, "weights": films}}
-    return {"format": "clearhead-history-1", "steps": [10, 20, 40], "attention": attention}
+    return {"format": "clearhead-history-1", "model": "en-es", "steps": [10, 20, 40], "attention": attention}
 
 
 def flow() -> dict[str, Any]:

@@ -96,7 +96,7 @@ export function open(element, state, studio) {
     const colours = palette(element.closest(".clearhead"));
     place.replaceChildren(
       messages.length ? "" : h("div", { class: "st-starters" }, h("p", {}, "Say something, or begin with"), STARTERS.map((text) => button(text, () => begin(text)))),
-      h("ol", { class: "st-chat", "aria-label": "Conversation" }, messages.map((message, index) => bubble(message, index === messages.length - 1, colours))),
+      h("ol", { class: "st-talk", "aria-label": "Conversation" }, messages.map((message, index) => bubble(message, index === messages.length - 1, colours))),
       ...(selected === null ? [] : [inspector(colours)]));
     stop.disabled = !running;
     again.disabled = Boolean(running) || messages.at(-1)?.role !== "assistant";

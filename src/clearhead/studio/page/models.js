@@ -49,7 +49,7 @@ export function open(element, state, studio) {
         looks ? h("a", { href: formatLink(looks, { model: model.name }) }, "Look inside") : "", " ",
         button("Card", () => showCard(model.name), `Card of ${model.name}`)));
   };
-  const table = h("div", { class: "ch-scroll" }, h("table", { class: "st-models" },
+  const table = h("div", { class: "ch-scroll" }, h("table", { class: "st-model-table" },
     h("thead", {}, h("tr", {}, ["Model", "What it is", "Task", "Parameters", ""].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, all.map(row))));
 
