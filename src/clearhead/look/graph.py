@@ -66,7 +66,7 @@ from clearhead.nn import (
     pick_one,
     softmax,
 )
-from clearhead.nn.attention import split_heads
+from clearhead.nn.attention import join_heads, split_heads
 from clearhead.nn.embedding import cut_patches
 from clearhead.nn.norm import NativeNorm, NoNorm
 from clearhead.nn.positions import Rotary
@@ -334,7 +334,8 @@ class _Builder:
         return x
 
     def concat(self, id: str, inputs: list[str], equation: str, about: str) -> str:
-        value = torch.cat([self.parts[each].value for each in inputs], dim=-1)
+        tensors = (self.parts[each].value for each in inputs)
+        value = torch.cat([each if each.dim() == 2 else join_heads(each[None])[0] for each in tensors], dim=-1)
         return self.add(id, "concat", "input", value, inputs, symbol="x", equation=equation, about=about)
 
     # --- a block ---
@@ -807,7 +808,7 @@ class _Calls:
     def run(self, look: LookRecord) -> dict[str, Tensor]:
         """The probes that are not in the look, by name; batch first."""
         network = self.network
-        ends = ("embedded", "hidden", "inner", "output")
+        ends = ("embedded", "hidden", "inner", "output", "weights")  # with weights, computed as those of the look
         names = [name for name in probes(network) if name.split(".")[-1] in ends]
         hooks = [module.register_forward_hook(self._called, with_kwargs=True) for module in self._watched()]
         for name, stack in self.named.items():
