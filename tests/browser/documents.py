@@ -6,11 +6,17 @@ import math
 from typing import Any
 
 import torch
+from tests.look.networks import small_network
 from torch import Tensor
+
+from clearhead.look.build import compute_look
+from clearhead.look.inputs import PreparedInput
+from clearhead.look.views.xray import XRay
 
 SOURCE = ["the", "red", "car", "[STOP]", "five"]
 TARGET = ["el", "coche", "rojo"]
 LAYERS, HEADS = 2, 3
+CHOICES = tuple(f"word{number}" for number in range(13))
 
 
 def weights(visible: Tensor, seed: int = 1, heads: int = HEADS, layers: int = LAYERS) -> Tensor:
@@ -105,6 +111,36 @@ def steps() -> dict[str, Any]:
             for number, (name, equation, value, labels) in enumerate(recorded)
         ],
     }
+
+
+def steps_with_vectors() -> dict[str, Any]:
+    """The same steps with vectors that give them: five keys of two numbers."""
+    document = steps()
+    vectors = {
+        "q": [[1.0, 2.0], [4.0, -2.0], [0.0, 1.0]],
+        "k": [[3.0, 0.0], [-1.0, 1.0], [1.0, 1.5], [2.0, 0.0], [9.0, 0.0]],
+    }
+    values = (torch.arange(10.0).view(5, 2) - 4).tolist()
+    scores = document["steps"][1]["value"]
+    matrices = {"scale": [scores, scores, scores], "softmax": [document["steps"][3]["value"]] * 3}
+    return {**document, "vectors": {**vectors, "v": values}, "matrices": matrices}
+
+
+def xray() -> dict[str, Any]:
+    """A translator of two blocks with three heads, whose sizes all differ."""
+    return small_xray("translate").to_json()
+
+
+def small_xray(task: str, **settings: Any) -> XRay:
+    network = small_network(task, **settings)
+    source, read = torch.tensor([[4, 9, 12, 5]]), (2, 11, 8)
+    written = {"decoder": ["[START]", *TARGET[:2]], "output": TARGET}
+    prepared = PreparedInput((source,), read, encoder=SOURCE[:4], text="the red car", choices=CHOICES, **written)
+    if task == "lm":
+        prepared = PreparedInput(prompt=read, decoder=written["decoder"], text="the red car", choices=CHOICES)
+    if task == "classify":
+        prepared = PreparedInput((source,), encoder=SOURCE[:4], text="the red car")
+    return XRay.of(compute_look(network, prepared, lambda _: "el coche", model="small", task=task))
 
 
 def beam() -> dict[str, Any]:

@@ -30,14 +30,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clearhead.look.build import evaluation_mode
-from clearhead.look.probes import capture, cell_states, layer_state, one_layer, probes, stacks
+from clearhead.look.calls import Call, Calls
+from clearhead.look.probes import cell_states, layer_state, one_layer, stacks
 from clearhead.look.record import LIKELIEST, LookRecord
 from clearhead.look.views.steps import Code, source_line
-from clearhead.models.build import TokenInput
-from clearhead.models.classifier import TextEncoder
 from clearhead.models.rnn import AttentionDecoder, ContextDecoder
-from clearhead.models.vision import PatchEncoder, SequenceCaptioner
 from clearhead.nn import (
     ClassToken,
     Decoder,
@@ -57,7 +54,6 @@ from clearhead.nn import (
     SequenceOutput,
     State,
     TokenEmbedding,
-    TokenOutput,
     add_positions,
     concatenate_positions,
     first_token,
@@ -66,14 +62,13 @@ from clearhead.nn import (
     pick_one,
     softmax,
 )
-from clearhead.nn.attention import split_heads
+from clearhead.nn.attention import join_heads, split_heads
 from clearhead.nn.embedding import cut_patches
 from clearhead.nn.norm import NativeNorm, NoNorm
 from clearhead.nn.positions import Rotary
 from clearhead.nn.scores import dot_scale, score_equation
 
 POOLED = {first_token: "first", mean_token: "mean", last_token: "last"}
-OUTPUTS = (TokenOutput, SequenceOutput, FlattenOutput, PooledVector)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +142,7 @@ class _Builder:
         for kind, record in look.attention.items():
             stack = kind.split(".")[0]
             self.axes.setdefault(stack, list(record.columns))
-        self.calls = _Calls(self.network, self.stacks)
+        self.calls = Calls(self.network, self.stacks)
         self.seen = self.calls.run(look)
 
     def build(self) -> Graph:
@@ -225,7 +220,7 @@ class _Builder:
                 equation="x", about="The vectors that the first block reads.",
             )  # fmt: skip
 
-    def embedding(self, id: str, stack: str, call: _Call, x: list[str]) -> str:
+    def embedding(self, id: str, stack: str, call: Call, x: list[str]) -> str:
         """One module between the tokens and the first block."""
         module, value = call.module, call.output[0]
         rows = stack if value.size(0) == len(self.axes[stack]) else self.some_rows(stack, value.size(0))
@@ -271,8 +266,8 @@ class _Builder:
                     equation="[class; e_1; …; e_N]", details={"count": value.size(0) - call.inputs[0].size(1)},
                 )  # fmt: skip
         if x and (isinstance(module, NativeNorm) or type(module) is nn.Linear):
-            if isinstance(module, NativeNorm):
-                return self.norm(id, module, x[0])
+            if type(module) is not nn.Linear:
+                return self.norm(id, call.module, x[0])
             return self.linear(
                 id, "projection", value, x, module, symbol="x", equation="x W + b", code=code,
                 about="To the width of the blocks.",
@@ -334,7 +329,8 @@ class _Builder:
         return x
 
     def concat(self, id: str, inputs: list[str], equation: str, about: str) -> str:
-        value = torch.cat([self.parts[each].value for each in inputs], dim=-1)
+        tensors = (self.parts[each].value for each in inputs)
+        value = torch.cat([each if each.dim() == 2 else join_heads(each[None])[0] for each in tensors], dim=-1)
         return self.add(id, "concat", "input", value, inputs, symbol="x", equation=equation, about=about)
 
     # --- a block ---
@@ -434,7 +430,7 @@ class _Builder:
         )
 
     def projected(
-        self, id: str, layer: MultiHeadAttention, linear: nn.Module, norm: nn.Module, x: str, value: Tensor, group: int
+        self, id: str, layer: MultiHeadAttention, linear: nn.Linear, norm: nn.Module, x: str, value: Tensor, group: int
     ) -> str:
         """Queries or keys: a matrix, then perhaps a norm and the rotation by the position."""
         name = id.split(".")[-1]
@@ -779,81 +775,7 @@ class _Open:
         self.builder.open.pop()
 
 
-# --- what is called around the stacks ---
-
-
-@dataclass(frozen=True, eq=False)
-class _Call:
-    """One call of a module outside of the stacks."""
-
-    module: Any
-    inputs: tuple[Tensor, ...]
-    output: Any
-    start: Any = 0  # the position of the first token
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-
-class _Calls:
-    """Records, in one forward pass, what leads to each stack, how the stack is called, and the output."""
-
-    def __init__(self, network: nn.Module, named: dict[str, nn.Module]):
-        self.network, self.named = network, named
-        self.before: dict[str, list[_Call]] = {name: [] for name in named}
-        self.stack: dict[str, _Call] = {}
-        self.output: _Call | None = None
-        self.waiting: list[_Call] = []
-
-    def run(self, look: LookRecord) -> dict[str, Tensor]:
-        """The probes that are not in the look, by name; batch first."""
-        network = self.network
-        ends = ("embedded", "hidden", "inner", "output")
-        names = [name for name in probes(network) if name.split(".")[-1] in ends]
-        hooks = [module.register_forward_hook(self._called, with_kwargs=True) for module in self._watched()]
-        for name, stack in self.named.items():
-            hooks.append(stack.register_forward_pre_hook(self._enters(name), with_kwargs=True))
-        device = next(network.parameters()).device
-        try:
-            with evaluation_mode(network), torch.no_grad(), capture(network, *names) as seen:
-                network(*(tensor.to(device) for tensor in look.inputs))
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return seen
-
-    def _watched(self) -> list[nn.Module]:
-        """The modules between tokens and stacks, and the output."""
-        found: list[nn.Module] = []
-        for module in self.network.modules():
-            match module:
-                case TokenInput():
-                    found += [module.tokens, module.positions, module.segments, module.norm, module.project]
-                case PatchEncoder():
-                    found += [module.patches, module.extra_tokens, module.class_token, module.positions]
-                case TextEncoder():
-                    found += [module.ngrams, *filter(None, [getattr(module, "features", None)])]
-                case SequenceCaptioner():
-                    found.append(module.patches)
-                case _ if isinstance(module, OUTPUTS):
-                    found.append(module)
-        return list(dict.fromkeys(found))
-
-    def _called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-        inputs = tuple(each for each in args if isinstance(each, Tensor))
-        start = kwargs.get("start", args[1] if len(args) > 1 and isinstance(args[1], int) else 0)
-        call = _Call(module, inputs, output, start)
-        if isinstance(module, OUTPUTS):
-            self.output = call
-        elif not any(output is each for each in inputs):  # nothing was done to it
-            self.waiting.append(call)
-
-    def _enters(self, name: str) -> Callable[..., None]:
-        def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self.before[name] += self.waiting
-            self.waiting = []
-            self.stack[name] = _Call(module, (), None, 0, args, kwargs)
-
-        return enter
+# --- the code of a part ---
 
 
 def _code(module: nn.Module) -> Code:

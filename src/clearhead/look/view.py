@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # the names of views are known without torch
     from rich.console import Console
     from torch import Tensor, nn
 
+    from clearhead.look.inputs import PreparedInput
     from clearhead.look.record import LookRecord
     from clearhead.look.render.matrix import Window
     from clearhead.look.views.beam import BeamTree
@@ -73,6 +74,9 @@ class Model(Protocol):
 
     def look(self, item: Any, target: str | None = None, *, generate: bool = False, **settings: Any) -> LookRecord:
         """Everything that is computed for one input."""
+
+    def prepare(self, item: Any) -> PreparedInput:
+        """One item as the network reads it."""
 
     def beam_tree(self, item: Any, beam_width: int, /) -> BeamTree:
         """Every text that a beam search considers."""

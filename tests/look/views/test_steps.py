@@ -21,7 +21,7 @@ from clearhead.errors import ProbeError
 from clearhead.look import build
 from clearhead.look.inputs import PreparedInput
 from clearhead.look.look import Look
-from clearhead.look.views.steps import Step, Steps, attention_steps, steps
+from clearhead.look.views.steps import Step, Steps, attention_steps, examples, steps
 from clearhead.nn import MultiHeadAttention, attention, cosine, scaled_dot
 from clearhead.run import Sizes
 from clearhead.tasks import TASKS
@@ -387,3 +387,33 @@ def test_what_does_not_exist_is_one_sentence(asked: tuple[Any, ...], sentence: s
 def test_a_step_is_found_by_its_name() -> None:
     step = Step("sum", "z", torch.ones(2), None, "nn/attention.py", 1)
     assert Steps("encoder.self", 0, 0, 0, [step])["sum"] is step.value
+
+
+# --- vectors, all queries at once, and the examples of the lectures ---
+
+
+@every_variation
+def test_the_vectors_and_matrices_are_those_of_the_look(parts: dict[str, Any]) -> None:
+    look = look_at("translate", parts)
+    for kind, seen in look.attention.items():
+        found = steps(look, 1, 1, 2, kind)
+        data = found.to_json()
+        for short, name in (("q", "query"), ("k", "key"), ("v", "value")):
+            assert_close(torch.tensor(data["vectors"][short]).double(), getattr(seen, name)[1][1], rtol=1e-4, atol=1e-9)
+        for name, matrix in data["matrices"].items():
+            row = [-torch.inf if each is None else each for each in matrix[2]]
+            assert_close(torch.tensor(row).double(), found[name], rtol=1e-3, atol=1e-4)
+        assert {"softmax", "pick one"} & set(data["matrices"])
+
+
+def test_the_examples_give_the_numbers_of_the_lectures() -> None:
+    thinking, words, food, river, account = (each.steps() for each in examples())
+    assert (thinking["score"].tolist(), thinking["scale"].tolist()) == ([112, 96], [14, 12])
+    assert_close(thinking["softmax"], torch.tensor([0.88, 0.12]), rtol=0, atol=0.005)
+    assert words["score"].tolist() == [102, 99]
+    assert_close(words["scale"], torch.tensor([58.9, 57.2]), rtol=0, atol=0.05)
+    assert_close(words["softmax"], torch.tensor([0.85, 0.15]), rtol=0, atol=0.005)
+    assert food["softmax"][:2].sum() > 0.9  # burrito and taco are what is mexican
+    water, money = river["sum"].tolist()
+    assert water > money
+    assert account["sum"].tolist() == [money, water]  # the same word beside another: the meanings change places

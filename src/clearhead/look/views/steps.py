@@ -108,8 +108,8 @@ class Vectors:
 
     @classmethod
     def of(cls, seen: AttentionRecord, layer: int, head: int) -> Vectors:
-        tensors = (getattr(seen, name)[layer][head] for name in ("query", "key", "value", "scores", "weights"))
-        return cls(*tensors, seen.visible)
+        q, k, v = seen.query[layer][head], seen.key[layer][head], seen.value[layer][head]
+        return cls(q, k, v, seen.scores[layer][head], seen.weights[layer][head], seen.visible)
 
     def to_json(self, steps: Sequence[Step]) -> dict[str, Any]:
         """`vectors` of all queries and keys, and `matrices`: what each step is for all queries at once."""
