@@ -56,17 +56,21 @@ class Tokenizer(Protocol):
     def start(self) -> int: ...  # the first input of a decoder
 
 
-class Model(Protocol):
-    """What a view may ask of a loaded model."""
-
-    @property
-    def name(self) -> str: ...
+class TextModel(Protocol):
+    """A network and the tokenizer of what it reads."""
 
     @property
     def network(self) -> Any: ...  # an nn.Module; word vectors are its `vectors`
 
     @property
     def tokenizer(self) -> Tokenizer: ...
+
+
+class Model(TextModel, Protocol):
+    """What a view may ask of a loaded model."""
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def folder(self) -> Path:

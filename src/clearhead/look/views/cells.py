@@ -30,7 +30,7 @@ from clearhead.look.units import (
     unit_layers,
     windows,
 )
-from clearhead.look.view import VIEWS, Model, View, ViewOptions
+from clearhead.look.view import VIEWS, Model, TextModel, View, ViewOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -166,7 +166,7 @@ def _ranking(model: Model, options: ViewOptions) -> list[RankedUnit]:
     return [each for each in found if options.feature in (None, each.feature)]
 
 
-def rank_text(model: Model, ids: list[int], tokens: list[str]) -> list[RankedUnit]:
+def rank_text(model: TextModel, ids: list[int], tokens: list[str]) -> list[RankedUnit]:
     """The units that follow a feature of a text, measured on the half of it that they were not chosen on."""
     length = max(1, min(WINDOW, len(ids) // 4))
     rows = max(1, min(16, len(ids) // length // 4))
@@ -191,22 +191,22 @@ def _measured_text(model: Model, options: ViewOptions) -> tuple[list[int], list[
     return _tokenize(model, "".join(read(options.data, kind="text").validation)[:MAX_CHARACTERS])
 
 
-def _windows(model: Model, ids: list[int], tokens: list[str], length: int, **rows: int) -> Iterator[Window]:
+def _windows(model: TextModel, ids: list[int], tokens: list[str], length: int, **rows: int) -> Iterator[Window]:
     for (part,), known in windows(ids, tokens, max(1, length), **rows):
         yield _inputs(model, part), known
 
 
-def _inputs(model: Model, ids: Tensor) -> tuple[Tensor, ...]:
+def _inputs(model: TextModel, ids: Tensor) -> tuple[Tensor, ...]:
     """What the network reads of texts (B, T); a translator writes nothing but its start token."""
     return (ids, torch.full((len(ids), 1), model.tokenizer.start)) if _translates(model) else (ids,)
 
 
-def _layers(model: Model) -> list[str]:
+def _layers(model: TextModel) -> list[str]:
     """The layers whose units see the text: of a translator those of the encoder."""
     return [name for name in unit_layers(model.network) if not (_translates(model) and name.startswith("decoder"))]
 
 
-def _translates(model: Model) -> bool:
+def _translates(model: TextModel) -> bool:
     return {"encoder", "decoder"} <= stacks(model.network).keys()
 
 
