@@ -316,8 +316,8 @@ class LmEngine(NativeEngine):
         threads: int | None = None,
     ):
         self.network, self.library, self.exact, self.threads = network, library, exact, ThreadChooser(threads)
-        self.layout = LmLayout(network, matrices, library)  # type: ignore[assignment]
-        self.vectors, self.vocabulary_size = self.layout.vectors, network.output.linear.out_features
+        self.packed = LmLayout(network, matrices, library)
+        self.vectors, self.vocabulary_size = self.packed.vectors, network.output.linear.out_features
         self.max_length = network.decoder_input.positions.max_length
 
     @staticmethod
@@ -327,10 +327,12 @@ class LmEngine(NativeEngine):
 
     @torch.inference_mode()
     def start(self, *_source: Tensor, window: int | None = None) -> NativeState:
-        layers, one = len(self.layout.layers), self.layout.layers[0]
+        layers, one = len(self.packed.layers), self.packed.layers[0]
         dtype = torch.float32 if self.exact else torch.float16
-        sizes = (one.kv_heads * size for size in (one.key_dim, one.value_dim))
-        pool = SlotPool(*(torch.empty(layers, SLOTS, size, dtype=dtype) for size in sizes))
+        keys, values = (
+            torch.empty(layers, SLOTS, one.kv_heads * size, dtype=dtype) for size in (one.key_dim, one.value_dim)
+        )
+        pool = SlotPool(keys, values)
         window = smaller_window(self.network.config.window, window)
         return NativeState(pool, torch.empty(1, 64, dtype=torch.int32), window)
 
@@ -348,7 +350,7 @@ class LmEngine(NativeEngine):
     ) -> tuple[Tensor, list[Tensor], NativeState]:
         """What `step` returns, with the weights (B, T, S) of some heads, S keys from the first that is kept."""
         for each in heads:
-            layer = self.layout.layers[each.layer] if 0 <= each.layer < len(self.layout.layers) else None
+            layer = self.packed.layers[each.layer] if 0 <= each.layer < len(self.packed.layers) else None
             if layer is None or not 0 <= each.head < layer.heads:
                 raise ConfigError(f"there is no layer {each.layer} with a head {each.head}; both count from 0")
         logits, weights = self._step(ids, state, last=False, heads=heads)
@@ -367,7 +369,7 @@ class LmEngine(NativeEngine):
             wrong = low if low < 0 else high
             raise TextError(f"there is no token {wrong}: the model knows {self.vectors.count}, counted from 0")
         read = state.length if state.unequal is None else int(state.unequal.lengths.max())
-        model = self.layout.reach(read + tokens)  # a text that is too long is refused before the state changes
+        model = self.packed.reach(read + tokens)  # a text that is too long is refused before the state changes
         if rows > len(state.lists):  # a language model starts with one row for all
             state.lists = state.lists.expand(rows, -1).clone()
         state.extend(rows, tokens)
