@@ -20,8 +20,8 @@ def answer(page: Any) -> str:
     return str(page.locator(".st-answer").inner_text()).removesuffix(" ■").strip()
 
 
-def test_the_first_page_translates_an_example(go: Go, service: Service) -> None:
-    page = go("")
+def test_it_translates_an_example(go: Go, service: Service) -> None:
+    page = go("play")
     assert answer(page) == service.models["en-es"].model.translate("She has a red car.", beam_width=1)
     assert page.title() == "Play · Clearhead Studio"
 

@@ -188,7 +188,7 @@ def _group_json(group: Group) -> dict[str, Any]:
         "name": group.name,
         "about": group.about,
         "equation": group.equation,
-        "code": code_of(group.code),
+        "code": list(code_of(group.code)),
         "items": group.items,
     }
 
@@ -200,8 +200,8 @@ def _part_json(part: Part) -> dict[str, Any]:
         "symbol": part.symbol,
         "about": part.about,
         "equation": part.equation,
-        "code": code_of(part.code),
-        "inputs": part.inputs,
+        "code": list(code_of(part.code)),
+        "inputs": list(part.inputs),
         "shape": list(part.value.shape),
         "rows": part.rows,
         "columns": part.columns,

@@ -356,7 +356,7 @@ export function mount(element, data, options = {}) {
     const name = node.key === "" ? data.model : part ? fullName(node) : node.name;
     const lead = node.type === "head"
       ? "One attention of its own: its own queries, keys and values, so that it can look for something of its own."
-      : node.key === "" ? "Everything between the text and the answer, drawn from the model itself. Click on a part to zoom in." : about.about;
+      : node.key === "" ? "Everything between the input and the answer, drawn from the model itself. Each row of small squares is the vector of one token; a square is one number. Click on a part to zoom in, down to how a single number is made." : about.about;
     panel.replaceChildren(
       h("h3", { id: "ch-xray-at" }, node.key === "" ? name : capital(name)), h("p", { class: "ch-about" }, lead),
       ...(about.equation ? [equation(about.equation)] : []),

@@ -73,7 +73,7 @@ export function painter(canvas, map, numbers, colours) {
   /** The name above a box, where there is room for it. */
   function title(one, box, weight = "400", text = one.name) {
     const room = labelOf([one]) * one.parent.unit * scene.camera.k;
-    const size = Math.min(16, room * 0.7);
+    const size = Math.min(Math.max(16, scene.size.height / 45), room * 0.7);
     if (size < 7.5 || box.w < 14) return;
     write(text, box.x, box.y - (one.above ?? 0) * one.parent.unit * scene.camera.k - room * 0.42, size, colours.quiet, { weight, room: Math.max(box.w, 60) });
   }

@@ -14,7 +14,6 @@ const STACKED = 60; // tokens up to which queries, keys and values stand above e
 
 /** The room [width, height] of a child inside each kind of group, by the child's kind or type. */
 const ROOMS = {
-  model: { output: [1300, 330] },
   stack: { block: [330, 290], cell: [330, 290], input: [300, 290], part: [80, 170] },
   input: { image: [200, 240], part: [150, 240] },
   output: { probability: [900, 260], logits: [330, 150], part: [120, 150] },
@@ -99,6 +98,10 @@ export function mapOf(data, aspect) {
   /** How much smaller the inside of a child is than its parent: it fills the room that its kind has there. */
   function scaleOf(node, child) {
     if (child.kind === "stack" || child.type === "head") return 1;
+    if (child.kind === "output") { // as wide as the stacks
+      const wide = Math.max(500, ...node.children.filter(({ kind }) => kind === "stack").map(({ w }) => w));
+      return Math.min(wide / child.w, 330 / child.h);
+    }
     const rooms = ROOMS[node.type === "head" ? "head" : node.kind] ?? {};
     const square = child.type === "part" && data.parts[child.id].columns ? "matrix" : child.kind;
     const few = node.kind === "stack" && node.children.length < 5 ? 1.6 : 1;
@@ -255,7 +258,7 @@ function broken(children, room) {
   const lines = [[]];
   let used = 0;
   for (const child of children) {
-    if (used && used + child.w > room * 1.02) {
+    if (used && child.type !== "part" && used + child.w > room * 1.02) {
       lines.push([]);
       used = 0;
     }
