@@ -29,7 +29,11 @@ def answers(path: Path, prefixes: int) -> tuple[list[Any], list[int]]:
     step, sizes = stepper.step, list[int]()
     stepper.step = lambda ids, state: (sizes.append(ids.size(1)), step(ids, state))[1]  # type: ignore[func-returns-value]
     for ending in ENDINGS:
-        for more in ({"temperature": 0}, {"temperature": 1, "seed": 3, "n": 3}, {"echo": True, "logprobs": 1}):
+        for more in (
+            {"temperature": 0},
+            {"temperature": 1, "seed": 3, "n": 3},
+            {"temperature": 0, "echo": True, "logprobs": 1},
+        ):
             sizes.clear()
             request = {"model": "writer", "prompt": BEGINNING + ending, "max_tokens": 7, **more}
             response = client.post("/v1/completions", json=request)
