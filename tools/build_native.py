@@ -32,7 +32,7 @@ VARIANTS: dict[str, dict[str, tuple[str, ...]]] = {  # of each machine, and thei
     "aarch64": {"neon": ()},
 }
 THREADS = () if sys.platform == "win32" else ("-pthread",)
-SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".native.so")  # a mere .so looks like a Python module
 
 
 class CompileError(Exception):

@@ -22,7 +22,7 @@ from typing import Any
 from clearhead.errors import ConfigError, nearest
 
 FOLDER = Path(__file__).parent
-SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
+SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".native.so")  # a mere .so looks like a Python module
 VARIANTS = ("portable", "avx2", "avx512", "neon")  # on x86-64, each needs more of the processor than the one before
 BUILD = "build it with `python tools/build_native.py`, or install the package again"
 
