@@ -111,16 +111,42 @@ def regular_file(path: Path, folder: Path) -> Path:
     return path
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a safetensors file."""
+def read_tensors(path: Path, mapped: str | None = None) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file.
+
+    `mapped` may be the key of metadata that names tensors of bytes in a JSON object: these stay in the file, from which
+    the system reads them when they are used.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         _check_header(path)
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, dict(file.metadata() or {})  # noqa: SIM118
+            metadata = dict(file.metadata() or {})
+            bytes_of = _map_bytes(path, metadata.get(mapped, "{}")) if mapped else {}
+            names = set(file.keys()) - bytes_of.keys()
+            return {**{name: file.get_tensor(name) for name in sorted(names)}, **bytes_of}, metadata
     except (SafetensorError, OSError) as problem:
         raise RunError(f"{path} is damaged or not a safetensors file ({problem})") from None
+
+
+def _map_bytes(path: Path, names: str) -> dict[str, Tensor]:
+    """The named tensors of uint8 in a file that safetensors has checked; other names are left out."""
+    import numpy as np
+    import torch
+
+    with suppress(ValueError, RecursionError):
+        wanted = json.loads(names)
+        content = np.memmap(path, np.uint8, "c")  # copy on write: torch has no tensors that are only read
+        size = int.from_bytes(content[:8].tobytes(), "little")
+        header = json.loads(content[8 : 8 + size].tobytes())
+        places = {name: header[name] for name in wanted if header.get(name, {}).get("dtype") == "U8"}
+        begin, found = 8 + size, {}
+        for name, place in places.items():
+            first, last = place["data_offsets"]
+            found[name] = torch.from_numpy(content[begin + first : begin + last]).view(place["shape"])
+        return found
+    return {}
 
 
 def _check_header(path: Path) -> None:

@@ -189,7 +189,7 @@ class Run:
         path = self.file("model.safetensors")
         if not path.is_file():
             raise RunError(f"{self.path} has no model yet; finish it with `clearhead resume {self.path}`")
-        tensors, metadata = read_tensors(path)
+        tensors, metadata = read_tensors(path, mapped="quantised")
         if metadata.get("format") != FORMAT:
             raise RunError(f"{path} was written by another version ({metadata.get('format', 'unknown')})")
         try:
