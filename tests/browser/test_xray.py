@@ -165,3 +165,20 @@ def test_steps_multiply_two_vectors_and_add_up(show_later: Open) -> None:
     assert page.locator(".ch-total").inner_text() == "Σ 2 of 2 = −6.00"
     page.get_by_role("button", name="softmax").click()
     assert page.locator(".ch-number-matrix tr[aria-current]").inner_text().split()[0] == "coche"
+
+
+def test_a_deep_model_stays_folded_until_a_block_is_opened(page: Any) -> None:
+    served(page)
+    xray = documents.small_xray("lm", layers=12)
+    items = {item: xray.values(item) for item in [*xray.graph.groups, *xray.graph.parts] if item}
+    mount = """async ([data, items]) => {
+      const { mount } = await import("https://views.test/xray.js");
+      window.asked = [];
+      const load = async ({ item }) => { window.asked.push(item); return items[item]; };
+      window.view = mount(document.getElementById("view"), data, { load });
+    }"""
+    page.evaluate(mount, [xray.outline(), items])
+    page.wait_for_function("window.asked.includes('output')")
+    assert not [item for item in page.evaluate("window.asked") if item[-1].isdigit()]
+    page.evaluate("data => window.view.update(data, { node: 'decoder.7' })", xray.outline())
+    page.wait_for_function("window.asked.includes('decoder.7')")

@@ -7,6 +7,8 @@ import { cellBox, labelOf, rowBox } from "./xraymap.js";
 import { labels } from "./xraynumbers.js";
 
 const FONT = 'system-ui, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif';
+const UNFOLD = 200; // pixels of width from which a block of a deep model is opened
+const DEEP = 8; // blocks beyond which they stay folded until they are opened
 const OPEN = 34; // pixels of width from which the inside of a box is drawn
 const BITMAPS = { moving: 4, still: 24 }; // milliseconds of one frame in which pictures of tensors are made
 const NUMBERS = { w: 30, h: 11 }; // pixels of a cell from which its number is written
@@ -18,6 +20,7 @@ export function painter(canvas, map, numbers, colours) {
   const bitmaps = new Map();
   const texts = new Map();
   const { data } = numbers;
+  const many = [...map.nodes.values()].filter(({ kind }) => kind === "block").length > DEEP;
   let scene = null;
   let budget = 0;
   let late = false;
@@ -55,9 +58,16 @@ export function painter(canvas, map, numbers, colours) {
     if (one.type === "image") return image(one, box);
     if (depth) frame(one, box, depth);
     if (box.w < OPEN && depth) return thumbnail(one, box);
+    if (many && one.kind === "block" && box.w < UNFOLD && !isHere(one)) return undefined; // its values come when it is opened
     for (const [from, to] of map.links.get(one)?.values() ?? []) if (depth || to.kind !== "stack") link(from, to, one);
     for (const child of one.children) node(child, depth + 1);
     return undefined;
+  }
+
+  function isHere(one) {
+    let first = one;
+    while (first.children.length) [first] = first.children;
+    return numbers.has(first.id);
   }
 
   function frame(one, box, depth) {
