@@ -45,7 +45,7 @@ def test_a_beam_of_a_long_sentence_shows_the_steps_that_can_be_read_and_says_so(
         figure = view.figure()
     written = [text for text in figure.fig.axes[0].texts if text.get_text().startswith("word")]
     assert len(written) == 12
-    assert min(text.get_fontsize() for text in written) > 7
+    assert min(float(text.get_fontsize()) for text in written) > 7
     assert left_title(figure).get_text().startswith("beam search\nen-es: word0 word1")
 
 
