@@ -107,7 +107,9 @@ def test_every_view_is_shown_as_text_as_data_and_as_a_figure(view: str, models: 
     assert json.loads(data.read_text(encoding="utf-8"))["format"].startswith("clearhead-")
 
 
-@pytest.mark.parametrize("view", ["heads", "steps", "beam", "rollout", "cells"])
+@pytest.mark.parametrize(
+    "view", ["heads", "steps", "beam", "rollout", "cells", "lens", "relevance", "history", "scaling"]
+)
 def test_some_views_are_pages(view: str, models: Path, tmp_path: Path, say: Say) -> None:
     say(*arguments(models, view), "--out", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -14,7 +14,17 @@ import clearhead
 from clearhead.data import read
 from clearhead.errors import ProbeError, ShapeError
 from clearhead.look.probes import capture
-from clearhead.look.units import RIDGE, RankedUnit, Window, direction, features, rank_units, unit_layers, windows
+from clearhead.look.units import (
+    RIDGE,
+    RankedUnit,
+    Window,
+    direction,
+    features,
+    rank_held_out,
+    rank_units,
+    unit_layers,
+    windows,
+)
 from clearhead.look.views.cells import cells
 from clearhead.run import Sizes
 
@@ -250,3 +260,18 @@ def test_what_cannot_be_followed_is_one_sentence() -> None:
         ShapeError, match=r"fitted to one half of the windows and measured on the other; give two or more"
     ):
         direction(model, several[:1], LAYER, "mixture")
+
+
+def test_units_are_chosen_on_one_half_of_a_text_and_measured_on_the_other() -> None:
+    model, text = language_model(), TEXT * 3 + TEXT.upper()[:37]
+    ids, tokens = numbered(text), list(text)
+    ranked = rank_held_out(model, ids, tokens, length=11)
+    read = list(windows(ids, tokens, 11, rows=max(1, min(16, len(ids) // 11 // 4))))
+    chosen = {(each.layer, each.unit, each.feature): each.correlation for each in rank_units(model, read[::2])}
+    assert {(each.layer, each.unit, each.feature): each.correlation for each in ranked} == chosen
+    best = ranked[0]
+    others = rank_units(model, read[1::2], [best.layer], count=10_000)
+    measured = {(each.unit, each.feature): each.correlation for each in others}
+    assert best.held_out == pytest.approx(measured[best.unit, best.feature])
+    held_out = [abs(each.held_out or 0.0) for each in ranked]
+    assert held_out == sorted(held_out, reverse=True)

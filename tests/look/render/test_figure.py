@@ -195,7 +195,7 @@ def test_a_matrix_shows_its_numbers_and_greys_what_cannot_be_seen() -> None:
     image = figure.fig.axes[0].images[0]
     assert image.get_clim() == (0.0, pytest.approx(float(seen.weights[1][0].max())))
     assert image.get_cmap().name == "Blues"
-    assert "cross-attention, layer 1, head 0" in strings(figure)
+    assert f"cross-attention, layer 1, head 0\n{look.model}: {look.text}" in strings(figure)
 
 
 def test_only_the_larger_numbers_are_written() -> None:

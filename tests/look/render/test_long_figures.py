@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from clearhead.look.record import LookRecord
-from clearhead.look.render.figure import COLUMN, SLIDE, fit_title
+from clearhead.look.render.figure import COLUMN, SLIDE, Figure, fit_title
 from clearhead.look.render.matrix import Scale, heatmap, layer_head_grid
 from clearhead.look.views.beam import Beam, BeamTree, Node
 from clearhead.look.views.flow import Flow
@@ -18,8 +18,10 @@ from clearhead.look.views.rollout import Rollout
 WORDS = [f"word{number}" for number in range(67)]
 
 
-def texts(figure: Any) -> list[str]:
-    return [text.get_text() for axes in figure.fig.axes for text in (*axes.texts, axes.title, axes._left_title)]
+def left_title(figure: Figure) -> Any:
+    """The title of the first plot as matplotlib's text."""
+    axes: Any = figure.fig.axes[0]
+    return axes._left_title
 
 
 def test_the_rows_of_a_sentence_of_25_tokens_are_all_labelled() -> None:
@@ -43,8 +45,8 @@ def test_a_beam_of_a_long_sentence_shows_the_steps_that_can_be_read_and_says_so(
         figure = view.figure()
     written = [text for text in figure.fig.axes[0].texts if text.get_text().startswith("word")]
     assert len(written) == 12
-    assert min(text.get_fontsize() for text in written) > 7
-    assert figure.fig.axes[0]._left_title.get_text().startswith("beam search\nen-es: word0 word1")
+    assert min(float(text.get_fontsize()) for text in written) > 7
+    assert left_title(figure).get_text().startswith("beam search\nen-es: word0 word1")
 
 
 def test_a_lens_of_a_long_sentence_has_answers_and_a_note() -> None:
@@ -64,7 +66,7 @@ def test_a_title_never_runs_out_of_the_figure() -> None:
             width=width,
         )
         figure.fig.draw_without_rendering()
-        drawn = figure.fig.axes[0]._left_title
+        drawn = left_title(figure)
         assert drawn.get_text().count("…") == 2
         assert drawn.get_window_extent().x1 <= figure.fig.bbox.x1
 

@@ -90,7 +90,7 @@ class Cells(View):
             "layer": self.layer,
             "unit": self.unit,
             "values": rounded(self.values),
-            "ranking": [asdict(each) for each in self.ranking],
+            "ranking": [{key: part for key, part in asdict(each).items() if part is not None} for each in self.ranking],
         }
 
     def show(self, console: Console) -> None:
