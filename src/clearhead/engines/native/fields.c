@@ -1,12 +1,11 @@
-/* The structures of clearhead.h, field by field, so that Python can compare
- * them with its own. */
+/* The structures of clearhead.h, field by field, so that Python can compare them with its own. */
 
 #include "clearhead.h"
 #include <stddef.h>
 
 typedef struct {
-  const char *structure, *field; /* field "": the whole structure */
-  int64_t offset, size;
+    const char *structure, *field; /* field "": the whole structure */
+    int64_t offset, size;
 } FieldInfo;
 
 #define WHOLE(S) {#S, "", 0, sizeof(S)}
@@ -105,10 +104,14 @@ static const FieldInfo fields[] = {
 };
 
 /* Of the sources that this library was made of. */
-PUBLIC const char *clearhead_source_hash(void) { return SOURCE_HASH; }
+PUBLIC const char *clearhead_source_hash(void) {
+    return SOURCE_HASH;
+}
 
 /* By which tools/build_native.py recognises what it has built. */
 PUBLIC const char clearhead_build_stamp[] = BUILD_STAMP;
 
 /* Ends with a NULL. */
-PUBLIC const FieldInfo *clearhead_fields(void) { return fields; }
+PUBLIC const FieldInfo *clearhead_fields(void) {
+    return fields;
+}

@@ -1,17 +1,14 @@
 /* y = x W + b, for all tokens of a step at once.
 
-   Matrices are stored in panels of PANEL outputs: panel p holds, for each
-   input, the weights of its PANEL outputs side by side. A panel is used for all
-   tokens before the next one is touched; meanwhile the next one is fetched. A
-   product is a sum in the order of the inputs, however many tokens and panels
-   are computed together: a token gets the same numbers in every batch.
+   Matrices are stored in panels of PANEL outputs: panel p holds, for each input, the weights of its PANEL outputs side
+   by side. A panel is used for all tokens before the next one is touched; meanwhile the next one is fetched. A product
+   is a sum in the order of the inputs, however many tokens and panels are computed together: a token gets the same
+   numbers in every batch.
 
-   Weights may be bytes, one scale per output. Where the processor multiplies
-   small integers, the tokens are rounded to -127 … 127 too, one scale per
-   token, and GROUP inputs are multiplied and added by one instruction: four
-   with AVX-512 VNNI, whose tokens are unsigned (128 stands for 0), and two with
-   AVX2, where both become 16 bits wide. The sums are exact, so both give the
-   same numbers. */
+   Weights may be bytes, one scale per output. Where the processor multiplies small integers, the tokens are rounded to
+   -127 … 127 too, one scale per token, and GROUP inputs are multiplied and added by one instruction: four with AVX-512
+   VNNI, whose tokens are unsigned (128 stands for 0), and two with AVX2, where both become 16 bits wide. The sums are
+   exact, so both give the same numbers.                                                                              */
 
 #ifndef CLEARHEAD_LINEAR_H
 #define CLEARHEAD_LINEAR_H
@@ -27,13 +24,8 @@
 enum { PANEL = 2 * WIDTH }; /* two registers of outputs */
 
 #if defined(__AVX512VNNI__)
-enum {
-  TOKENS = 12,
-  BYTE_TOKENS = 12,
-  GROUP = 4,
-  ZERO = 128
-};                       /* tokens whose sums are registers */
-typedef uint8_t Rounded; /* an input of a token */
+enum { TOKENS = 12, BYTE_TOKENS = 12, GROUP = 4, ZERO = 128 }; /* tokens whose sums are registers */
+typedef uint8_t Rounded;                                       /* an input of a token */
 #elif defined(__AVX2__)
 enum { TOKENS = 6, BYTE_TOKENS = 4, GROUP = 2, ZERO = 0 };
 typedef int16_t Rounded;
@@ -43,68 +35,67 @@ typedef int8_t Rounded; /* never used: there the weights become floats */
 #endif
 
 typedef struct {
-  Rounded *inputs; /* (N, inputs), in whole groups */
-  float *scales;   /* (N,) */
-} Quantized;       /* room for the tokens of a step */
+    Rounded *inputs; /* (N, inputs), in whole groups */
+    float *scales;   /* (N,) */
+} Quantized;         /* room for the tokens of a step */
 
 static inline int64_t in_groups(int inputs) {
-  return (inputs + GROUP - 1) / GROUP * (int64_t)GROUP;
+    return (inputs + GROUP - 1) / GROUP * (int64_t)GROUP;
 }
 
 /* Memory for `tokens` tokens of at most `inputs` inputs; 0 if there is none. */
 static int make_quantized(Quantized *quantized, int64_t tokens, int inputs) {
-  quantized->inputs = malloc(sizeof(Rounded) * tokens * in_groups(inputs));
-  quantized->scales = malloc(sizeof(float) * tokens);
-  return quantized->inputs && quantized->scales;
+    quantized->inputs = malloc(sizeof(Rounded) * tokens * in_groups(inputs));
+    quantized->scales = malloc(sizeof(float) * tokens);
+    return quantized->inputs && quantized->scales;
 }
 
 static void free_quantized(Quantized *quantized) {
-  free(quantized->inputs), free(quantized->scales);
+    free(quantized->inputs), free(quantized->scales);
 }
 
-static inline vec load_floats(const float *from) { return *(const vec *)from; }
+static inline vec load_floats(const float *from) {
+    return *(const vec *)from;
+}
 
-/* Memory that is needed soon: some bytes of it are fetched with each input. One
-   or two tokens do not need it: they are done with a panel as fast as it comes,
-   and the processor sees the pattern. */
+/* Memory that is needed soon: some bytes of it are fetched with each input. One or two tokens do not need it: they are
+   done with a panel as fast as it comes, and the processor sees the pattern.                                         */
 typedef struct {
-  const char *from;
-  int64_t each;
+    const char *from;
+    int64_t each;
 } Ahead;
 
 static inline void fetch(Ahead ahead, int64_t input) {
-  __builtin_prefetch(ahead.from + input * ahead.each, 0, 2);
+    __builtin_prefetch(ahead.from + input * ahead.each, 0, 2);
 }
 
-/* --- some tokens and one panel, or several side by side: x (tokens, inputs) ->
- * y (tokens, panels PANEL) --- */
+/* --- some tokens and one panel, or several side by side: x (tokens, inputs) -> y (tokens, panels PANEL) --- */
 
-static inline __attribute__((always_inline)) void
-float_tile(const Linear *f, int64_t begin, const float *x, float *y,
-           int64_t stride, Ahead ahead, const int tokens, const int panels) {
-  int64_t inputs = f->inputs;
-  const float *panel = (const float *)f->panels + begin * inputs;
-  vec low[TOKENS] = {0}, high[TOKENS] = {0}; /* (panels, tokens) */
-  for (int64_t i = 0; i < inputs; i++) {
-    if (tokens > 2)
-      fetch(ahead, i);
+static inline __attribute__((always_inline)) void float_tile(const Linear *f, int64_t begin, const float *x, float *y,
+                                                             int64_t stride, Ahead ahead, const int tokens,
+                                                             const int panels) {
+    int64_t inputs = f->inputs;
+    const float *panel = (const float *)f->panels + begin * inputs;
+    vec low[TOKENS] = {0}, high[TOKENS] = {0}; /* (panels, tokens) */
+    for (int64_t i = 0; i < inputs; i++) {
+        if (tokens > 2) fetch(ahead, i);
+        _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
+            const float *from = panel + (p * inputs + i) * PANEL;
+            vec a = load_floats(from), b = load_floats(from + WIDTH);
+            _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+                low[p * tokens + t] += x[t * inputs + i] * a;
+                high[p * tokens + t] += x[t * inputs + i] * b;
+            }
+        }
+    }
     _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
-      const float *from = panel + (p * inputs + i) * PANEL;
-      vec a = load_floats(from), b = load_floats(from + WIDTH);
-      _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-        low[p * tokens + t] += x[t * inputs + i] * a;
-        high[p * tokens + t] += x[t * inputs + i] * b;
-      }
+        const float *bias = f->bias + begin + p * PANEL;
+        vec a = load_floats(bias), b = load_floats(bias + WIDTH);
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+            *(vec *)(y + t * stride + p * PANEL) = low[p * tokens + t] + a;
+            *(vec *)(y + t * stride + p * PANEL + WIDTH) = high[p * tokens + t] + b;
+        }
     }
-  }
-  _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
-    const float *bias = f->bias + begin + p * PANEL;
-    vec a = load_floats(bias), b = load_floats(bias + WIDTH);
-    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-      *(vec *)(y + t * stride + p * PANEL) = low[p * tokens + t] + a;
-      *(vec *)(y + t * stride + p * PANEL + WIDTH) = high[p * tokens + t] + b;
-    }
-  }
 }
 
 #if defined(__AVX2__)
@@ -114,105 +105,93 @@ typedef __m512i Sum;
 typedef __m512i Weights;
 
 static inline Weights load_weights(const int8_t *from) {
-  return _mm512_loadu_si512(from);
+    return _mm512_loadu_si512(from);
 }
 
-/* sum += four products of each lane; in assembler, so that the sums stay in
- * their registers. */
-static inline void add_products(Sum *sum, const Rounded *group,
-                                Weights weights) {
-  int32_t four;
-  memcpy(&four, group, sizeof four);
-  __asm__("vpdpbusd %2, %1, %0"
-          : "+v"(*sum)
-          : "v"(_mm512_set1_epi32(four)), "v"(weights));
+/* sum += four products of each lane; in assembler, so that the sums stay in their registers. */
+static inline void add_products(Sum *sum, const Rounded *group, Weights weights) {
+    int32_t four;
+    memcpy(&four, group, sizeof four);
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(_mm512_set1_epi32(four)), "v"(weights));
 }
 
-static inline vec as_floats(Sum sum) { return (vec)_mm512_cvtepi32_ps(sum); }
+static inline vec as_floats(Sum sum) {
+    return (vec)_mm512_cvtepi32_ps(sum);
+}
 #else
 typedef __m256i Sum;
 typedef __m256i Weights;
 
 static inline Weights load_weights(const int8_t *from) {
-  return _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)from));
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)from));
 }
 
 /* sum += two products of each lane. */
-static inline void add_products(Sum *sum, const Rounded *group,
-                                Weights weights) {
-  int32_t two;
-  memcpy(&two, group, sizeof two);
-  *sum = _mm256_add_epi32(*sum,
-                          _mm256_madd_epi16(_mm256_set1_epi32(two), weights));
+static inline void add_products(Sum *sum, const Rounded *group, Weights weights) {
+    int32_t two;
+    memcpy(&two, group, sizeof two);
+    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(_mm256_set1_epi32(two), weights));
 }
 
-static inline vec as_floats(Sum sum) { return (vec)_mm256_cvtepi32_ps(sum); }
+static inline vec as_floats(Sum sum) {
+    return (vec)_mm256_cvtepi32_ps(sum);
+}
 #endif
 
-static inline __attribute__((always_inline)) void
-byte_tile(const Linear *f, int64_t begin, const Quantized *quantized,
-          int64_t first, float *y, int64_t stride, Ahead ahead,
-          const int tokens) {
-  int64_t inputs = in_groups(f->inputs);
-  const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
-  const Rounded *x = quantized->inputs + first * inputs;
-  Sum low[BYTE_TOKENS], high[BYTE_TOKENS];
-  _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) low[t] = high[t] =
-      (Sum){0};
-  for (int64_t i = 0; i < inputs; i += GROUP) {
-    if (tokens > 2)
-      fetch(ahead, i);
-    Weights a = load_weights(panel + i * PANEL),
-            b = load_weights(panel + i * PANEL + GROUP * WIDTH);
-    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-      add_products(&low[t], x + t * inputs + i, a);
-      add_products(&high[t], x + t * inputs + i, b);
+static inline __attribute__((always_inline)) void byte_tile(const Linear *f, int64_t begin, const Quantized *quantized,
+                                                            int64_t first, float *y, int64_t stride, Ahead ahead,
+                                                            const int tokens) {
+    int64_t inputs = in_groups(f->inputs);
+    const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
+    const Rounded *x = quantized->inputs + first * inputs;
+    Sum low[BYTE_TOKENS], high[BYTE_TOKENS];
+    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) low[t] = high[t] = (Sum){0};
+    for (int64_t i = 0; i < inputs; i += GROUP) {
+        if (tokens > 2) fetch(ahead, i);
+        Weights a = load_weights(panel + i * PANEL), b = load_weights(panel + i * PANEL + GROUP * WIDTH);
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+            add_products(&low[t], x + t * inputs + i, a);
+            add_products(&high[t], x + t * inputs + i, b);
+        }
     }
-  }
-  _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) {
-    int64_t at = begin + half * WIDTH;
-    vec scale = load_floats(f->scales + at), bias = load_floats(f->bias + at);
-    vec zero = (float)ZERO * load_floats(f->sums + at);
-    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-      vec sum = as_floats(half ? high[t] : low[t]) - zero;
-      *(vec *)(y + t * stride + half * WIDTH) =
-          sum * (quantized->scales[first + t] * scale) + bias;
+    _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) {
+        int64_t at = begin + half * WIDTH;
+        vec scale = load_floats(f->scales + at), bias = load_floats(f->bias + at);
+        vec zero = (float)ZERO * load_floats(f->sums + at);
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+            vec sum = as_floats(half ? high[t] : low[t]) - zero;
+            *(vec *)(y + t * stride + half * WIDTH) = sum * (quantized->scales[first + t] * scale) + bias;
+        }
     }
-  }
 }
 
 #else
 
-/* Without such instructions bytes are made wider, and nothing else is rounded.
- */
+/* Without such instructions bytes are made wider, and nothing else is rounded. */
 static inline vec widened(const int8_t *from) {
-  vec whole;
-  for (int i = 0; i < WIDTH; i++)
-    whole[i] = from[i];
-  return whole;
+    vec whole;
+    for (int i = 0; i < WIDTH; i++) whole[i] = from[i];
+    return whole;
 }
 
-static inline __attribute__((always_inline)) void
-widened_tile(const Linear *f, int64_t begin, const float *x, float *y,
-             int64_t stride, const int tokens) {
-  int64_t inputs = f->inputs;
-  const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
-  vec low[BYTE_TOKENS] = {0}, high[BYTE_TOKENS] = {0};
-  for (int64_t i = 0; i < inputs; i++) {
-    vec a = widened(panel + i * PANEL), b = widened(panel + i * PANEL + WIDTH);
-    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-      low[t] += x[t * inputs + i] * a;
-      high[t] += x[t * inputs + i] * b;
+static inline __attribute__((always_inline)) void widened_tile(const Linear *f, int64_t begin, const float *x, float *y,
+                                                               int64_t stride, const int tokens) {
+    int64_t inputs = f->inputs;
+    const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
+    vec low[BYTE_TOKENS] = {0}, high[BYTE_TOKENS] = {0};
+    for (int64_t i = 0; i < inputs; i++) {
+        vec a = widened(panel + i * PANEL), b = widened(panel + i * PANEL + WIDTH);
+        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+            low[t] += x[t * inputs + i] * a;
+            high[t] += x[t * inputs + i] * b;
+        }
     }
-  }
-  vec scale = load_floats(f->scales + begin),
-      scale_high = load_floats(f->scales + begin + WIDTH);
-  vec bias = load_floats(f->bias + begin),
-      bias_high = load_floats(f->bias + begin + WIDTH);
-  _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-    *(vec *)(y + t * stride) = low[t] * scale + bias;
-    *(vec *)(y + t * stride + WIDTH) = high[t] * scale_high + bias_high;
-  }
+    vec scale = load_floats(f->scales + begin), scale_high = load_floats(f->scales + begin + WIDTH);
+    vec bias = load_floats(f->bias + begin), bias_high = load_floats(f->bias + begin + WIDTH);
+    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+        *(vec *)(y + t * stride) = low[t] * scale + bias;
+        *(vec *)(y + t * stride + WIDTH) = high[t] * scale_high + bias_high;
+    }
 }
 
 #endif
@@ -220,110 +199,91 @@ widened_tile(const Linear *f, int64_t begin, const float *x, float *y,
 /* --- the whole product --- */
 
 #if defined(__AVX2__)
-#define BYTE_TILE(N)                                                           \
-  byte_tile(f, begin, quantized, first, into, stride, ahead, N)
+#define BYTE_TILE(N) byte_tile(f, begin, quantized, first, into, stride, ahead, N)
 #else
 #define BYTE_TILE(N) widened_tile(f, begin, x, into, stride, N)
 #endif
-#define FLOAT_TILE(N, PANELS)                                                  \
-  float_tile(f, begin, x, into, stride, ahead, N, PANELS)
-#define CASE(N)                                                                \
-  case N:                                                                      \
-    if (f->bytes && N <= BYTE_TOKENS)                                          \
-      BYTE_TILE(N <= BYTE_TOKENS ? N : 1);                                     \
-    else                                                                       \
-      FLOAT_TILE(N, 1);                                                        \
-    break;
+#define FLOAT_TILE(N, PANELS) float_tile(f, begin, x, into, stride, ahead, N, PANELS)
+#define CASE(N)                                                                                                        \
+    case N:                                                                                                            \
+        if (f->bytes && N <= BYTE_TOKENS)                                                                              \
+            BYTE_TILE(N <= BYTE_TOKENS ? N : 1);                                                                       \
+        else                                                                                                           \
+            FLOAT_TILE(N, 1);                                                                                          \
+        break;
 
-/* Some tokens from `first` on by `count` panels; outputs beyond the last are
-   not written. One or two tokens need several panels at once: a sum waits for
-   its last addition, and others are computed meanwhile. */
-static void tile(const Linear *f, int64_t panel, int count, const float *x,
-                 const Quantized *quantized, float *y, int64_t first,
-                 int tokens, Ahead ahead) {
-  int64_t begin = panel * PANEL;
-  float aside[TOKENS * PANEL];
-  int whole = begin + count * PANEL <= f->outputs,
-      stride = whole ? f->outputs : PANEL;
-  x += first * f->inputs, y += first * f->outputs;
-  float *into = whole ? y + begin : aside;
-  (void)quantized;
-  if (count == 4)
-    FLOAT_TILE(1, 4);
-  else if (count == 2)
-    FLOAT_TILE(2, 2);
-  else
-    switch (tokens) {
-      /* clang-format off */
+/* Some tokens from `first` on by `count` panels; outputs beyond the last are not written. One or two tokens need
+   several panels at once: a sum waits for its last addition, and others are computed meanwhile. */
+static void tile(const Linear *f, int64_t panel, int count, const float *x, const Quantized *quantized, float *y,
+                 int64_t first, int tokens, Ahead ahead) {
+    int64_t begin = panel * PANEL;
+    float aside[TOKENS * PANEL];
+    int whole = begin + count * PANEL <= f->outputs, stride = whole ? f->outputs : PANEL;
+    x += first * f->inputs, y += first * f->outputs;
+    float *into = whole ? y + begin : aside;
+    (void)quantized;
+    if (count == 4)
+        FLOAT_TILE(1, 4);
+    else if (count == 2)
+        FLOAT_TILE(2, 2);
+    else
+        switch (tokens) {
+            /* clang-format off */
             CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
 #if defined(__AVX512VNNI__)
             CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)
 #endif
-      /* clang-format on */
-    }
-  for (int t = 0; !whole && t < tokens; t++)
-    memcpy(y + (int64_t)t * f->outputs + begin, aside + t * PANEL,
-           sizeof(float) * (f->outputs - begin));
+            /* clang-format on */
+        }
+    for (int t = 0; !whole && t < tokens; t++)
+        memcpy(y + (int64_t)t * f->outputs + begin, aside + t * PANEL, sizeof(float) * (f->outputs - begin));
 }
 
-/* The tokens of this thread, x (N, inputs), rounded; nothing where a product
- * does not need it. */
-static void quantize_tokens(const Worker *worker, const Linear *f,
-                            const float *x, const Quantized *quantized,
+/* The tokens of this thread, x (N, inputs), rounded; nothing where a product does not need it. */
+static void quantize_tokens(const Worker *worker, const Linear *f, const float *x, const Quantized *quantized,
                             int tokens) {
-  if (!f->bytes || GROUP == 1)
-    return;
-  int64_t inputs = in_groups(f->inputs);
-  Range mine = share(worker, tokens);
-  for (int64_t t = mine.first; t < mine.last; t++) {
-    const float *from = x + t * f->inputs;
-    Rounded *into = quantized->inputs + t * inputs;
-    float largest = 1e-30f;
-    for (int i = 0; i < f->inputs; i++)
-      largest = fabsf(from[i]) > largest ? fabsf(from[i]) : largest;
-    float factor = 127.0f / largest;
-    for (int i = 0; i < f->inputs; i++)
-      into[i] = (Rounded)((int32_t)rintf(from[i] * factor) + ZERO);
-    for (int64_t i = f->inputs; i < inputs; i++)
-      into[i] = ZERO;
-    quantized->scales[t] = largest / 127.0f;
-  }
+    if (!f->bytes || GROUP == 1) return;
+    int64_t inputs = in_groups(f->inputs);
+    Range mine = share(worker, tokens);
+    for (int64_t t = mine.first; t < mine.last; t++) {
+        const float *from = x + t * f->inputs;
+        Rounded *into = quantized->inputs + t * inputs;
+        float largest = 1e-30f;
+        for (int i = 0; i < f->inputs; i++) largest = fabsf(from[i]) > largest ? fabsf(from[i]) : largest;
+        float factor = 127.0f / largest;
+        for (int i = 0; i < f->inputs; i++) into[i] = (Rounded)((int32_t)rintf(from[i] * factor) + ZERO);
+        for (int64_t i = f->inputs; i < inputs; i++) into[i] = ZERO;
+        quantized->scales[t] = largest / 127.0f;
+    }
 }
 
 static inline int64_t panels_of(const Linear *f) {
-  return (f->outputs + PANEL - 1) / PANEL;
+    return (f->outputs + PANEL - 1) / PANEL;
 }
 
-/* Some panels and all tokens: x (N, inputs), which is in `quantized` where the
-   product needs it -> part of y (N, outputs). */
-static void linear_panels(const Linear *f, Range panels, const float *x,
-                          const Quantized *quantized, float *y, int tokens) {
-  int most = f->bytes ? BYTE_TOKENS : TOKENS,
-      together = f->bytes || tokens > 2 ? 1 : 4 / tokens;
-  int64_t pieces = (tokens + most - 1) / most,
-          inputs = f->bytes ? in_groups(f->inputs) : f->inputs;
-  int64_t input_size = PANEL * (f->bytes ? 1 : sizeof(float)),
-          panel_size = inputs * input_size;
-  for (int64_t p = panels.first, count; p < panels.last; p += count) {
-    count = p + together <= panels.last && (p + together) * PANEL <= f->outputs
-                ? together
-                : 1;
-    const char *next = (const char *)f->panels + (p + count) * panel_size;
-    for (int64_t piece = 0; piece < pieces;
-         piece++) { /* each fetches its part of the next panel */
-      int64_t first = tokens * piece / pieces,
-              last = tokens * (piece + 1) / pieces;
-      Ahead ahead = {next + piece * (panel_size / pieces), input_size / pieces};
-      tile(f, p, count, x, quantized, y, first, last - first, ahead);
+/* Some panels and all tokens: x (N, inputs), which is in `quantized` where the product needs it -> part of
+   y (N, outputs).                                                                                                    */
+static void linear_panels(const Linear *f, Range panels, const float *x, const Quantized *quantized, float *y,
+                          int tokens) {
+    int most = f->bytes ? BYTE_TOKENS : TOKENS, together = f->bytes || tokens > 2 ? 1 : 4 / tokens;
+    int64_t pieces = (tokens + most - 1) / most, inputs = f->bytes ? in_groups(f->inputs) : f->inputs;
+    int64_t input_size = PANEL * (f->bytes ? 1 : sizeof(float)), panel_size = inputs * input_size;
+    for (int64_t p = panels.first, count; p < panels.last; p += count) {
+        count = p + together <= panels.last && (p + together) * PANEL <= f->outputs ? together : 1;
+        const char *next = (const char *)f->panels + (p + count) * panel_size;
+        for (int64_t piece = 0; piece < pieces; piece++) { /* each fetches its part of the next panel */
+            int64_t first = tokens * piece / pieces, last = tokens * (piece + 1) / pieces;
+            Ahead ahead = {next + piece * (panel_size / pieces), input_size / pieces};
+            tile(f, p, count, x, quantized, y, first, last - first, ahead);
+        }
     }
-  }
 }
 
 /* All panels -> y (N, outputs). */
-static void linear(const Worker *worker, const Linear *f, const float *x,
-                   const Quantized *quantized, float *y, int tokens) {
-  linear_panels(f, share(worker, panels_of(f)), x, quantized, y, tokens);
-  barrier(worker);
+static void linear(const Worker *worker, const Linear *f, const float *x, const Quantized *quantized, float *y,
+                   int tokens) {
+    linear_panels(f, share(worker, panels_of(f)), x, quantized, y, tokens);
+    barrier(worker);
 }
 
 #undef CASE

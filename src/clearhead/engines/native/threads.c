@@ -1,19 +1,19 @@
-/* One pool of threads for the process. A call that finds it in use works alone:
-   then there is a call for each core already. Threads wait for the next call
-   for some microseconds, because the next step usually follows at once, and
-   then sleep. */
+/* One pool of threads for the process. A call that finds it in use works alone: then there is a call for each core
+   already. Threads wait for the next call for some microseconds, because the next step usually follows at once, and
+   then sleep.                                                                                                        */
 
 #include "threads.h"
 
 #if defined(_WIN32)
 
-void run_parallel(int threads, void (*work)(const Worker *, void *),
-                  void *context) {
-  (void)threads;
-  work(&(Worker){0, 1}, context);
+void run_parallel(int threads, void (*work)(const Worker *, void *), void *context) {
+    (void)threads;
+    work(&(Worker){0, 1}, context);
 }
 
-void barrier(const Worker *worker) { (void)worker; }
+void barrier(const Worker *worker) {
+    (void)worker;
+}
 
 #else
 
@@ -22,130 +22,118 @@ void barrier(const Worker *worker) { (void)worker; }
 #include <stdatomic.h>
 
 enum {
-  MOST = 64,        /* threads of the pool */
-  SPINS = 4000,     /* looks at a flag before the processor is given away */
-  PATIENCE = 20000, /* looks for the next call before a thread sleeps */
+    MOST = 64,        /* threads of the pool */
+    SPINS = 4000,     /* looks at a flag before the processor is given away */
+    PATIENCE = 20000, /* looks for the next call before a thread sleeps */
 };
 
 static struct {
-  pthread_mutex_t in_use, sleep;
-  pthread_cond_t wake;
-  void (*work)(const Worker *, void *);
-  void *context;
-  int count;            /* workers of the call, the caller included */
-  int threads;          /* that were started */
-  atomic_int sleeping;  /* of them */
-  atomic_int busy;      /* those that have not finished the call */
-  atomic_uint call;     /* its number */
-  atomic_int arrived;   /* workers at the barrier */
-  atomic_uint barriers; /* that were passed */
-} pool = {.in_use = PTHREAD_MUTEX_INITIALIZER,
-          .sleep = PTHREAD_MUTEX_INITIALIZER,
-          .wake = PTHREAD_COND_INITIALIZER};
+    pthread_mutex_t in_use, sleep;
+    pthread_cond_t wake;
+    void (*work)(const Worker *, void *);
+    void *context;
+    int count;            /* workers of the call, the caller included */
+    int threads;          /* that were started */
+    atomic_int sleeping;  /* of them */
+    atomic_int busy;      /* those that have not finished the call */
+    atomic_uint call;     /* its number */
+    atomic_int arrived;   /* workers at the barrier */
+    atomic_uint barriers; /* that were passed */
+} pool = {.in_use = PTHREAD_MUTEX_INITIALIZER, .sleep = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
 static unsigned before_first_call[MOST]; /* of each thread */
 
 static inline void look_again(int looks) {
-  if (looks >= SPINS) {
-    sched_yield();
-    return;
-  }
+    if (looks >= SPINS) {
+        sched_yield();
+        return;
+    }
 #if defined(__x86_64__)
-  __builtin_ia32_pause();
+    __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  __asm__ volatile("yield");
+    __asm__ volatile("yield");
 #endif
 }
 
 void barrier(const Worker *worker) {
-  if (worker->count == 1)
-    return;
-  unsigned passed = atomic_load(&pool.barriers);
-  if (atomic_fetch_add(&pool.arrived, 1) + 1 == worker->count) {
-    atomic_store(&pool.arrived, 0);
-    atomic_fetch_add(&pool.barriers, 1);
-    return;
-  }
-  for (int looks = 0; atomic_load(&pool.barriers) == passed; looks++)
-    look_again(looks);
+    if (worker->count == 1) return;
+    unsigned passed = atomic_load(&pool.barriers);
+    if (atomic_fetch_add(&pool.arrived, 1) + 1 == worker->count) {
+        atomic_store(&pool.arrived, 0);
+        atomic_fetch_add(&pool.barriers, 1);
+        return;
+    }
+    for (int looks = 0; atomic_load(&pool.barriers) == passed; looks++) look_again(looks);
 }
 
 /* Until there is another call than the last. */
 static unsigned next_call(unsigned last) {
-  for (int looks = 0; looks < PATIENCE; looks++) {
-    if (atomic_load(&pool.call) != last)
-      return atomic_load(&pool.call);
-    look_again(looks % SPINS);
-  }
-  pthread_mutex_lock(&pool.sleep);
-  atomic_fetch_add(&pool.sleeping, 1);
-  while (atomic_load(&pool.call) == last)
-    pthread_cond_wait(&pool.wake, &pool.sleep);
-  atomic_fetch_sub(&pool.sleeping, 1);
-  pthread_mutex_unlock(&pool.sleep);
-  return atomic_load(&pool.call);
+    for (int looks = 0; looks < PATIENCE; looks++) {
+        if (atomic_load(&pool.call) != last) return atomic_load(&pool.call);
+        look_again(looks % SPINS);
+    }
+    pthread_mutex_lock(&pool.sleep);
+    atomic_fetch_add(&pool.sleeping, 1);
+    while (atomic_load(&pool.call) == last) pthread_cond_wait(&pool.wake, &pool.sleep);
+    atomic_fetch_sub(&pool.sleeping, 1);
+    pthread_mutex_unlock(&pool.sleep);
+    return atomic_load(&pool.call);
 }
 
-/* Every thread of the pool takes note of every call, so that none is late for
- * the one after it. */
+/* Every thread of the pool takes note of every call, so that none is late for the one after it. */
 static void *work_on_calls(void *number) {
-  int own = (int)(intptr_t)number;
-  for (unsigned call = before_first_call[own];;) {
-    call = next_call(call);
-    if (own < pool.count)
-      pool.work(&(Worker){own, pool.count}, pool.context);
-    atomic_fetch_sub(&pool.busy, 1);
-  }
-  return NULL;
+    int own = (int)(intptr_t)number;
+    for (unsigned call = before_first_call[own];;) {
+        call = next_call(call);
+        if (own < pool.count) pool.work(&(Worker){own, pool.count}, pool.context);
+        atomic_fetch_sub(&pool.busy, 1);
+    }
+    return NULL;
 }
 
 /* A child process has none of the threads. */
 static void forget_threads(void) {
-  pthread_mutex_init(&pool.in_use, NULL);
-  pthread_mutex_init(&pool.sleep, NULL);
-  pthread_cond_init(&pool.wake, NULL);
-  pool.threads = 0;
-  atomic_store(&pool.sleeping, 0);
-  atomic_store(&pool.arrived, 0);
+    pthread_mutex_init(&pool.in_use, NULL);
+    pthread_mutex_init(&pool.sleep, NULL);
+    pthread_cond_init(&pool.wake, NULL);
+    pool.threads = 0;
+    atomic_store(&pool.sleeping, 0);
+    atomic_store(&pool.arrived, 0);
 }
 
 static void start_threads(int count) {
-  static int prepared = 0;
-  if (!prepared)
-    prepared = 1, pthread_atfork(NULL, NULL, forget_threads);
-  while (pool.threads < count) {
-    pthread_t thread;
-    intptr_t number = pool.threads + 1;
-    before_first_call[number] = atomic_load(&pool.call);
-    if (pthread_create(&thread, NULL, work_on_calls, (void *)number))
-      return;
-    pthread_detach(thread);
-    pool.threads++;
-  }
+    static int prepared = 0;
+    if (!prepared) prepared = 1, pthread_atfork(NULL, NULL, forget_threads);
+    while (pool.threads < count) {
+        pthread_t thread;
+        intptr_t number = pool.threads + 1;
+        before_first_call[number] = atomic_load(&pool.call);
+        if (pthread_create(&thread, NULL, work_on_calls, (void *)number)) return;
+        pthread_detach(thread);
+        pool.threads++;
+    }
 }
 
-void run_parallel(int threads, void (*work)(const Worker *, void *),
-                  void *context) {
-  threads = threads < MOST ? threads : MOST;
-  if (threads < 2 || pthread_mutex_trylock(&pool.in_use)) {
-    work(&(Worker){0, 1}, context);
-    return;
-  }
-  start_threads(threads - 1);
-  pool.work = work, pool.context = context;
-  pool.count = threads <= pool.threads ? threads : pool.threads + 1;
-  Worker caller = {0, pool.count};
-  atomic_store(&pool.busy, pool.threads);
-  atomic_fetch_add(&pool.call, 1);
-  if (atomic_load(&pool.sleeping)) {
-    pthread_mutex_lock(&pool.sleep);
-    pthread_cond_broadcast(&pool.wake);
-    pthread_mutex_unlock(&pool.sleep);
-  }
-  work(&caller, context);
-  for (int looks = 0; atomic_load(&pool.busy); looks++)
-    look_again(looks);
-  pthread_mutex_unlock(&pool.in_use);
+void run_parallel(int threads, void (*work)(const Worker *, void *), void *context) {
+    threads = threads < MOST ? threads : MOST;
+    if (threads < 2 || pthread_mutex_trylock(&pool.in_use)) {
+        work(&(Worker){0, 1}, context);
+        return;
+    }
+    start_threads(threads - 1);
+    pool.work = work, pool.context = context;
+    pool.count = threads <= pool.threads ? threads : pool.threads + 1;
+    Worker caller = {0, pool.count};
+    atomic_store(&pool.busy, pool.threads);
+    atomic_fetch_add(&pool.call, 1);
+    if (atomic_load(&pool.sleeping)) {
+        pthread_mutex_lock(&pool.sleep);
+        pthread_cond_broadcast(&pool.wake);
+        pthread_mutex_unlock(&pool.sleep);
+    }
+    work(&caller, context);
+    for (int looks = 0; atomic_load(&pool.busy); looks++) look_again(looks);
+    pthread_mutex_unlock(&pool.in_use);
 }
 
 #endif
