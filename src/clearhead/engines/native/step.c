@@ -98,21 +98,19 @@ static void add_residual(const Worker *worker, Pass *p, const Residual *residual
 /* The queries of one token that share a key-value head, q (H / G, K), attend to the slots of a list -> (H / G, V). */
 static void attend(const Attention *a, int group, const float *q, const float *keys, const float *values,
                    const int32_t *list, int count, int place, float *scores, float *restrict mixed) {
-    int K = a->key_dim, V = a->value_dim, heads = a->heads / a->kv_heads;
+    int64_t K = a->key_dim, V = a->value_dim, G = a->kv_heads;
+    int heads = a->heads / a->kv_heads, room = in_eights(count);
     for (int j = 0; j < count; j++) {
-        const float *key = keys + ((int64_t)list[j] * a->kv_heads + group) * K;
-        for (int h = 0; h < heads; h++) scores[h * count + j] = dot(q + h * K, key, K) * a->scale;
+        const float *key = keys + (list[j] * G + group) * K;
+        for (int h = 0; h < heads; h++) scores[h * room + j] = dot(q + h * K, key, K) * a->scale;
     }
     for (int h = 0; a->bias && h < heads; h++) {
         const float *bias = a->bias + (int64_t)(group * heads + h) * (2 * a->positions - 1) + a->positions - 1 + place;
-        for (int j = 0; j < count; j++) scores[h * count + j] += bias[-j];
+        for (int j = 0; j < count; j++) scores[h * room + j] += bias[-j];
     }
-    memset(mixed, 0, sizeof(float) * heads * V);
-    if (count == 0) return;
-    for (int h = 0; h < heads; h++) softmax(scores + h * count, count);
-    for (int j = 0; j < count; j++) {
-        const float *value = values + ((int64_t)list[j] * a->kv_heads + group) * V;
-        for (int h = 0; h < heads; h++) add_weighted(mixed + h * V, scores[h * count + j], value, V);
+    for (int h = 0; h < heads; h++) {
+        softmax(scores + h * room, count);
+        mix(values + group * V, G * V, list, scores + h * room, count, mixed + h * V, V);
     }
 }
 
@@ -264,7 +262,7 @@ static int run_pass(Pass *p, int threads) {
         inner = max_int(inner, b->feed_forward.inner.outputs);
         heads = max_int(heads, max_int(b->self.heads, b->cross.heads));
     }
-    p->scores_size = heads * (p->memory ? max_int(p->kv->longest, p->memory->stride) : p->kv->longest);
+    p->scores_size = heads * in_eights(p->memory ? max_int(p->kv->longest, p->memory->stride) : p->kv->longest);
     float *work = malloc(sizeof(float) * (N * (2 * D + wide + mixing + 2 * inner) + threads * p->scores_size));
     int ok = make_quantized(&p->quantized, N, max_int(max_int(D, mixing), inner)) && work;
     if (ok) {

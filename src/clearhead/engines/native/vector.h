@@ -34,14 +34,6 @@ static inline float exponential(float x) {
     return e * two;
 }
 
-static inline void softmax(float *scores, int count) {
-    float highest = scores[0], sum = 0;
-    for (int j = 1; j < count; j++) highest = scores[j] > highest ? scores[j] : highest;
-    for (int j = 0; j < count; j++) sum += scores[j] = exponential(scores[j] - highest);
-    float factor = 1.0f / sum;
-    for (int j = 0; j < count; j++) scores[j] *= factor;
-}
-
 typedef float vec8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t shuffle_mask __attribute__((vector_size(32)));
 
@@ -62,11 +54,44 @@ static inline float dot(const float *a, const float *b, int size) {
     return all;
 }
 
-/* y += weight x */
-static inline void add_weighted(float *y, float weight, const float *x, int size) {
+static inline int in_eights(int count) {
+    return (count + 7) / 8 * 8;
+}
+
+/* In place, of `count` scores; up to the next multiple of eight there must be room. */
+static inline void softmax(float *scores, int count) {
+    int room = in_eights(count);
+    float highest = -INFINITY, sum = 0;
+    for (int j = count; j < room; j++) scores[j] = -INFINITY;
+    for (int j = 0; j < room; j++) highest = scores[j] > highest ? scores[j] : highest;
+    for (int j = 0; j < room; j++) scores[j] = exponential(scores[j] - highest);
+    for (int j = 0; j < count; j++) sum += scores[j];
+    float factor = 1.0f / sum;
+    for (int j = 0; j < count; j++) scores[j] *= factor;
+}
+
+/* y (size,) = the rows of x that a list names, `apart` floats from each other, times their weights; sums stay in
+   registers. */
+static inline void mix(const float *x, int64_t apart, const int32_t *list, const float *weights, int count, float *y,
+                       int size) {
     int i = 0;
-    for (; i + 8 <= size; i += 8) *(vec8 *)(y + i) += weight * *(const vec8 *)(x + i);
-    for (; i < size; i++) y[i] += weight * x[i];
+    for (; i + 32 <= size; i += 32) {
+        vec8 sum[4] = {{0}};
+        for (int j = 0; j < count; j++) {
+            const float *row = x + list[j] * apart + i;
+            for (int part = 0; part < 4; part++) sum[part] += weights[j] * *(const vec8 *)(row + 8 * part);
+        }
+        for (int part = 0; part < 4; part++) *(vec8 *)(y + i + 8 * part) = sum[part];
+    }
+    for (; i + 8 <= size; i += 8) {
+        vec8 sum = {0};
+        for (int j = 0; j < count; j++) sum += weights[j] * *(const vec8 *)(x + list[j] * apart + i);
+        *(vec8 *)(y + i) = sum;
+    }
+    for (; i < size; i++) {
+        y[i] = 0;
+        for (int j = 0; j < count; j++) y[i] += weights[j] * x[list[j] * apart + i];
+    }
 }
 
 #endif
