@@ -148,8 +148,8 @@ def test_the_text_is_kept_when_another_view_opens(go: Go) -> None:
 
 def test_an_unknown_link_opens_the_first_view(go: Go) -> None:
     page = go("nonsense?at={{{&model=nobody")
-    page.wait_for_selector(".st-answer")
-    assert page.locator("h1").inner_text() == "Play"
+    page.wait_for_selector(".ch-stage canvas")
+    assert page.locator("h1").inner_text() == "X-ray"
 
 
 @pytest.mark.parametrize("view", ["play", "steps", "what-if", "words"])

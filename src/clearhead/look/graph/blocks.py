@@ -215,13 +215,15 @@ class BlockParts(GraphBuilder):
                 h = self.add(f"{at}.inner", "function", "inner", inner, [y], symbol="h", code=code)
             else:
                 up = self.linear(
-                    f"{at}.up", "up", self.through(form.inner, y), [y], form.inner, symbol="u", equation="u = y W_1 + b_1", code=code,
+                    f"{at}.up", "up", self.through(form.inner, y), [y], form.inner, symbol="u",
+                    equation="u = y W_1 + b_1", code=code,
                     about="Wider: each number looks for one pattern in the token's vector.",
                 )  # fmt: skip
                 phi = [form.activation, up]
                 if form.gate is not None:
                     gate = self.linear(
-                        f"{at}.gate", "gate", self.through(form.gate, y), [y], form.gate, symbol="g", equation="g = y W_g", code=code,
+                        f"{at}.gate", "gate", self.through(form.gate, y), [y], form.gate, symbol="g",
+                        equation="g = y W_g", code=code,
                         about="Decides how much of each number passes.",
                     )  # fmt: skip
                     phi = [form.activation, gate]
