@@ -11,12 +11,12 @@ pytest.importorskip("anywidget", reason="needs anywidget: pip install 'clearhead
 
 from clearhead.errors import ConfigError
 from clearhead.look.render.html import module, pages, style
-from clearhead.look.render.widget import Beam, Cells, Heads, Patches, Steps, Widget, widget
+from clearhead.look.render.widget import Beam, Cells, Heads, Patches, Steps, Widget, Xray, widget
 from clearhead.look.views.beam import Beam as BeamView
 from clearhead.look.views.beam import BeamTree, Node
 from clearhead.look.views.scaling import scaling
 
-WIDGETS = (Heads, Patches, Steps, Beam, Cells)
+WIDGETS = (Heads, Patches, Steps, Beam, Cells, Xray)
 
 
 class Shown:
