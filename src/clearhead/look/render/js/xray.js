@@ -18,8 +18,8 @@ export const FORMAT = "clearhead-xray-1";
 const FLIGHT = 550; // milliseconds
 const PHASE = 5000; // milliseconds of play for each token that is written
 const SHOWN = 200; // terms in the panel
-const WHOLE = "Everything between the input and the answer, drawn from the model itself. Each row of small squares is the "
-  + "vector of one token; a square is one number. Click on a part to zoom in, down to how a single number is made.";
+const WHOLE = "Everything between the input and the answer, drawn from the model itself. Each row of small squares is "
+  + "the vector of one token; a square is one number. Click on a part to zoom in, down to how a single number is made.";
 
 /** Show an X-ray in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
