@@ -10,7 +10,7 @@ import { mount } from "./views/xray.js";
 
 export const NAME = "X-ray";
 export const ABOUT = "The whole model, from the text to the answer: click to zoom in, down to a single number and where it comes from.";
-export const fits = ({ task }) => task !== "words";
+export const fits = ({ reads }) => reads !== "words";
 
 export function open(element, state, studio) {
   const models = studio.models(fits);

@@ -24,7 +24,8 @@ export function sumOfProducts(rows, heads, colours, { after = [] } = {}) {
   const most = extent(products) || 1;
   const columns = products.map((product, place) => h("div", { class: "ch-column" },
     h("span", { class: "ch-cell-head" }, visible(String(heads[place]))),
-    ...rows.map(([, values], row) => cell(values[place], colours.signed(values[place] / deepest[row]), colours, "span")),
+    ...rows.map(([, values], row) => cell(values[place], colours.signed(values[place] / deepest[row]), colours,
+      "span")),
     cell(product, colours.signed(product / most), colours, "span")));
   const total = h("output", { class: "ch-total", "aria-live": "off" });
   const names = h("div", { class: "ch-column ch-names" }, h("span", { class: "ch-cell-head" }, "\u00a0"),
@@ -35,7 +36,8 @@ export function sumOfProducts(rows, heads, colours, { after = [] } = {}) {
     const sum = products.slice(0, count).reduce((all, each) => all + each, 0);
     columns.forEach((column, place) => column.classList.toggle("ch-to-come", place >= count));
     const done = count >= products.length;
-    total.replaceChildren(`Σ ${count} of ${products.length} = `, h("strong", {}, format(sum)), ...(done ? after.map((text) => ` ${text}`) : []));
+    total.replaceChildren(`Σ ${count} of ${products.length} = `, h("strong", {}, format(sum)),
+      ...(done ? after.map((text) => ` ${text}`) : []));
   }
 
   function stop() {
@@ -66,9 +68,11 @@ export function numberMatrix(values, rows, columns, colours, { share = false, ma
   const deepest = extent(values) || 1;
   const colour = (value) => (share ? colours.weight(value) : colours.signed(number(value) / deepest));
   const line = (row, place) => h("tr", { "aria-current": place === marked ? "true" : null },
-    h("th", { scope: "row", dir: "auto" }, visible(rows[place])), row.map((value) => cell(value, colour(value), colours)));
+    h("th", { scope: "row", dir: "auto" }, visible(rows[place])),
+      row.map((value) => cell(value, colour(value), colours)));
   return h("div", { class: "ch-scroll" }, h("table", { class: "ch-number-matrix" },
-    h("thead", {}, h("tr", {}, h("td", {}, corner), columns.map((word) => h("th", { scope: "col", dir: "auto" }, visible(word))))),
+    h("thead", {}, h("tr", {}, h("td", {}, corner),
+      columns.map((word) => h("th", { scope: "col", dir: "auto" }, visible(word))))),
     h("tbody", {}, values.map(line))));
 }
 
@@ -85,12 +89,14 @@ export function stepVectors(data, step, chosenKey, onKey, colours) {
     const heads = vectors.q[query].map((_, place) => place);
     running = sumOfProducts([["q", vectors.q[query]], ["k", vectors.k[key]]], heads, colours);
     found.push(keyChoice(columns, key, onKey),
-      partLabel("The query of ", h("strong", {}, visible(rows[query])), " times the key of ", h("strong", {}, visible(columns[key])), ", number by number"), running.element);
+      partLabel("The query of ", h("strong", {}, visible(rows[query])), " times the key of ",
+        h("strong", {}, visible(columns[key])), ", number by number"), running.element);
   }
   if (name === "sum" && weights) {
     const table = [...vectors.v.map((row, place) => row.map((each) => each * weights[place])), value];
     found.push(partLabel("Each value times its weight; the last row is their sum"),
-      numberMatrix(table, [...columns, "sum"], value.map((_, place) => String(place)), colours, { marked: table.length - 1, corner: "aⱼ vⱼ" }));
+      numberMatrix(table, [...columns, "sum"], value.map((_, place) => String(place)), colours,
+        { marked: table.length - 1, corner: "aⱼ vⱼ" }));
   }
   const whole = [];
   if (matrices?.[name] && rows.length > 1) {
@@ -111,5 +117,6 @@ function isProduct({ q, k }, query, value) {
 
 function keyChoice(words, chosen, onKey) {
   return h("div", { class: "ch-words", role: "group", "aria-label": "Key" }, h("span", { class: "ch-label" }, "Key"),
-    words.map((word, place) => h("button", { type: "button", class: "ch-word", "data-keep": `key ${place}`, "aria-pressed": place === chosen ? "true" : "false", onclick: () => onKey(place) }, visible(word))));
+    words.map((word, place) => h("button", { type: "button", class: "ch-word", "data-keep": `key ${place}`,
+      "aria-pressed": place === chosen ? "true" : "false", onclick: () => onKey(place) }, visible(word))));
 }

@@ -18,6 +18,8 @@ export const FORMAT = "clearhead-xray-1";
 const FLIGHT = 550; // milliseconds
 const PHASE = 5000; // milliseconds of play for each token that is written
 const SHOWN = 200; // terms in the panel
+const WHOLE = "Everything between the input and the answer, drawn from the model itself. Each row of small squares is "
+  + "the vector of one token; a square is one number. Click on a part to zoom in, down to how a single number is made.";
 
 /** Show an X-ray in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
@@ -32,10 +34,13 @@ export function mount(element, data, options = {}) {
   let player = null; // {at, playing, last}, or null: everything is shown
   let order = orderOf(data);
   const explained = new Map();
-  const canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": "The model as a picture. Enter zooms in, Escape zooms out, arrow keys go to the neighbours.", "aria-describedby": "ch-xray-at" });
+  const canvas = h("canvas", { tabindex: 0, role: "application",
+    "aria-label": "The model as a picture. Enter zooms in, Escape zooms out, arrow keys go to the neighbours.",
+    "aria-describedby": "ch-xray-at" });
   const crumbs = h("nav", { class: "ch-crumbs", "aria-label": "Where you are" });
   const zoom = h("div", { class: "ch-zoom", role: "group", "aria-label": "Zoom" },
-    button("+", () => zoomBy(1.6), "Zoom in"), button("−", () => zoomBy(1 / 1.6), "Zoom out"), button("⌂", () => fly({ node: "" }), "The whole model"));
+    button("+", () => zoomBy(1.6), "Zoom in"), button("−", () => zoomBy(1 / 1.6), "Zoom out"),
+      button("⌂", () => fly({ node: "" }), "The whole model"));
   const flowLine = h("p", { class: "ch-flow", role: "status" });
   const stage = h("div", { class: "ch-stage" }, canvas, crumbs, zoom, flowLine);
   const panel = h("aside", { class: "ch-panel", "aria-live": "off" });
@@ -78,7 +83,8 @@ export function mount(element, data, options = {}) {
     const moving = flight ? advance(now) : false;
     const playing = player?.playing ? flow(now) : false;
     const active = player ? activeKeys() : null;
-    const late = paint.draw({ moving: moving || playing, camera, size: size(), now, active, known: knownRows, marks: marks(), missing, inside });
+    const late = paint.draw({ moving: moving || playing, camera, size: size(), now, active, known: knownRows,
+      marks: marks(), missing, inside });
     frames.count += 1;
     frames.cost.push(performance.now() - started);
     if (frames.cost.length > 4000) frames.cost.splice(0, 2000);
@@ -122,7 +128,8 @@ export function mount(element, data, options = {}) {
   function boxOf({ node, row, column }) {
     const found = map.nodes.get(node) ?? map.root;
     if (found.type !== "part" || row === null || row === undefined || row >= found.rows) return found;
-    return column === null || column === undefined || column >= found.width ? rowBox(found, row) : cellBox(found, row, column);
+    return column === null || column === undefined || column >= found.width ? rowBox(found, row)
+      : cellBox(found, row, column);
   }
 
   function cameraOf(target) {
@@ -190,7 +197,8 @@ export function mount(element, data, options = {}) {
     const path = [{ node: "", row: null, column: null }];
     let node = map.root;
     for (;;) {
-      const next = node.children.find((child) => x >= child.x && x < child.x + child.w && y >= child.y && y < child.y + child.h);
+      const next = node.children.find((child) => x >= child.x && x < child.x + child.w && y >= child.y
+        && y < child.y + child.h);
       if (!next) break;
       node = next;
       path.push({ node: node.key, row: null, column: null });
@@ -217,7 +225,8 @@ export function mount(element, data, options = {}) {
   let moved = 0;
   let apart = 0;
 
-  const worldAt = ({ x, y }) => ({ x: camera.x + (x - size().width / 2) / camera.k, y: camera.y + (y - size().height / 2) / camera.k });
+  const worldAt = ({ x, y }) => ({ x: camera.x + (x - size().width / 2) / camera.k,
+    y: camera.y + (y - size().height / 2) / camera.k });
   const place = (event) => {
     const box = canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
@@ -272,8 +281,10 @@ export function mount(element, data, options = {}) {
   function keys(event) {
     const key = keyOf(event);
     const actions = {
-      Enter: () => goIn(), Escape: () => fly(parentOf(chosen)), Backspace: () => fly(parentOf(chosen)), Home: () => fly({ node: "" }),
-      ArrowRight: () => beside(1), ArrowDown: () => beside(1, true), ArrowLeft: () => beside(-1), ArrowUp: () => beside(-1, true),
+      Enter: () => goIn(), Escape: () => fly(parentOf(chosen)), Backspace: () => fly(parentOf(chosen)), Home: () =>
+        fly({ node: "" }),
+      ArrowRight: () => beside(1), ArrowDown: () => beside(1, true), ArrowLeft: () => beside(-1), ArrowUp: () =>
+        beside(-1, true),
       "+": () => zoomBy(1.6), "-": () => zoomBy(1 / 1.6), " ": () => play(),
     };
     if (!actions[key]) return;
@@ -330,19 +341,26 @@ export function mount(element, data, options = {}) {
     return data.parts[node.id].shape.length === 3 ? `${node.name}, head ${node.head}` : node.name;
   }
 
-  /** What is outlined: the thing under the pointer or chosen, what it was computed from, and what is computed from it. */
+  /**
+   * What is outlined: the thing under the pointer or chosen, what it was computed from, and what is computed from
+   * it.
+   */
   function marks() {
     const target = hovered ?? (chosen.row !== null ? chosen : null);
     const node = target && map.nodes.get(target.node);
     if (!node || node.type !== "part") return [];
     const { row, column } = target;
     if (row === null) {
-      const from = data.parts[node.id].inputs.map((id) => ({ node: map.part(id, node.head), row: null, column: null, kind: "from" }));
-      const to = order.consumers.get(node.id)?.map((id) => ({ node: map.part(id, node.head), row: null, column: null, kind: "to" })) ?? [];
+      const from = data.parts[node.id].inputs.map((id) =>
+        ({ node: map.part(id, node.head), row: null, column: null, kind: "from" }));
+      const to = order.consumers.get(node.id)?.map((id) =>
+        ({ node: map.part(id, node.head), row: null, column: null, kind: "to" })) ?? [];
       return [...from, ...to];
     }
     const at = { part: node.id, head: node.head, row, column: column ?? 0 };
-    const from = sources(data, at).map((source) => ({ node: map.part(source.part, source.head), row: source.row, column: column === null ? null : source.column, kind: "from" }));
+    const from = sources(data, at).map((source) =>
+      ({ node: map.part(source.part, source.head), row: source.row, column: column === null ? null : source.column,
+      kind: "from" }));
     return [...from, { node, row, column, kind: "to" }];
   }
 
@@ -356,7 +374,8 @@ export function mount(element, data, options = {}) {
     const name = node.key === "" ? data.model : part ? fullName(node) : node.name;
     const lead = node.type === "head"
       ? "One attention of its own: its own queries, keys and values, so that it can look for something of its own."
-      : node.key === "" ? "Everything between the input and the answer, drawn from the model itself. Each row of small squares is the vector of one token; a square is one number. Click on a part to zoom in, down to how a single number is made." : about.about;
+      : node.key === ""
+        ? WHOLE : about.about;
     panel.replaceChildren(
       h("h3", { id: "ch-xray-at" }, node.key === "" ? name : capital(name)), h("p", { class: "ch-about" }, lead),
       ...(about.equation ? [equation(about.equation)] : []),
@@ -378,21 +397,25 @@ export function mount(element, data, options = {}) {
       if (key === "") return data.model;
       if (row === null) return node.name;
       const said = labels(data, { part: node.id, row, column: column ?? 0 });
-      return column === null ? `“${visible(said.row)}”` : data.parts[node.id].columns || data.parts[node.id].details.names ? `“${visible(said.column)}”` : `number ${column}`;
+      return column === null ? `“${visible(said.row)}”` : data.parts[node.id].columns
+        || data.parts[node.id].details.names ? `“${visible(said.column)}”` : `number ${column}`;
     };
     crumbs.replaceChildren(h("ol", {}, path.map((target, index) => h("li", {},
-      h("button", { type: "button", class: "ch-button", "aria-current": index === path.length - 1 ? "location" : null, onclick: () => fly(target) }, name(target))))));
+      h("button", { type: "button", class: "ch-button", "aria-current": index === path.length - 1 ? "location"
+        : null, onclick: () => fly(target) }, name(target))))));
   }
 
   function chips(label, nodes) {
     if (!nodes.length) return [];
     return [h("div", { class: "ch-links" }, h("span", { class: "ch-label" }, label),
-      ...nodes.map((node) => h("button", { type: "button", class: "ch-chip", onclick: () => fly({ node: node.key }) }, chipName(node))))];
+      ...nodes.map((node) => h("button", { type: "button", class: "ch-chip", onclick: () =>
+        fly({ node: node.key }) }, chipName(node))))];
   }
 
   function chipName(node) {
     const group = node.type === "part" && !["head", "attention"].includes(node.parent.kind) ? node.parent.name : "";
-    return group && node.parent.key !== (map.nodes.get(chosen.node)?.parent?.key ?? "") ? `${group}: ${node.name}` : node.name;
+    return group && node.parent.key !== (map.nodes.get(chosen.node)?.parent?.key ?? "") ? `${group}: ${node.name}`
+      : node.name;
   }
 
   function neighbours(node, part) {
@@ -404,7 +427,8 @@ export function mount(element, data, options = {}) {
 
   function rowPanel(node) {
     const said = labels(data, { part: node.id, row: chosen.row, column: 0 });
-    return h("p", {}, h("strong", {}, `“${visible(said.row)}”`), `: ${node.width} numbers. Click on one to see how it was made.`);
+    return h("p", {}, h("strong", {}, `“${visible(said.row)}”`),
+      `: ${node.width} numbers. Click on one to see how it was made.`);
   }
 
   function numberPanel(node) {
@@ -412,11 +436,13 @@ export function mount(element, data, options = {}) {
     const place = h("div", { class: "ch-made" });
     const fill = (made) => {
       const value = numbers.value(address);
-      const sum = made.terms && made.terms.length > 1 ? [h("p", { class: "ch-sum" }, `sum of ${made.terms.length} = ${format(total(made.terms))}`)] : [];
+      const sum = made.terms && made.terms.length > 1
+        ? [h("p", { class: "ch-sum" }, `sum of ${made.terms.length} = ${format(total(made.terms))}`)] : [];
       place.replaceChildren(
         h("p", { class: "ch-value-large", "data-exact": value }, format(value)),
         ...(made.terms ? [termTable(made.terms)] : [h("p", { class: "ch-quiet-text" }, made.missing
-          ? "The weights of this matrix are not in this file; the Studio has them: clearhead studio" : "A function of its inputs.")]),
+          ? "The weights of this matrix are not in this file; the Studio has them: clearhead studio"
+            : "A function of its inputs.")]),
         ...sum, ...made.after.map(({ text, value: now }) => h("p", { class: "ch-after" }, `${text} = ${format(now)}`)));
     };
     explainWhenLoaded(address).then(fill, (error) => view.say(error.message));
@@ -424,22 +450,27 @@ export function mount(element, data, options = {}) {
   }
 
   function termTable(terms) {
-    const ranked = terms.length > SHOWN ? [...terms].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, SHOWN) : terms;
+    const ranked = terms.length > SHOWN ? [...terms].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0,
+      SHOWN) : terms;
     const factor = ({ value, name, at }, index) => [index ? " × " : "", at
-      ? h("button", { type: "button", class: "ch-factor", title: `${name}: go there`, onclick: () => fly({ node: map.part(at.part, at.head).key, row: at.row, column: at.column }) }, format(value))
+      ? h("button", { type: "button", class: "ch-factor", title: `${name}: go there`, onclick: () =>
+        fly({ node: map.part(at.part, at.head).key, row: at.row, column: at.column }) }, format(value))
       : h("span", { class: "ch-factor" }, format(value))];
     const line = ({ factors, value, own }) => h("li", { "aria-current": own ? "true" : null },
-      h("span", {}, factors.flatMap(factor)), h("span", { class: "ch-number" }, factors.length > 1 ? `= ${format(value)}` : factors[0].name));
+      h("span", {}, factors.flatMap(factor)),
+        h("span", { class: "ch-number" }, factors.length > 1 ? `= ${format(value)}` : factors[0].name));
     return h("ol", { class: "ch-terms", tabindex: 0, "aria-label": "What is added up" }, ranked.map(line));
   }
 
   function legend(part) {
-    if (part?.op === "softmax" || part?.op === "probability") return [h("p", { class: "ch-legend" }, swatch((t) => view.palette().share(t)), "0 … 1: the stronger, the more")];
+    if (part?.op === "softmax" || part?.op === "probability") return [h("p", { class: "ch-legend" },
+      swatch((t) => view.palette().share(t)), "0 … 1: the stronger, the more")];
     return [h("p", { class: "ch-legend" }, swatch((t) => view.palette().signed(2 * t - 1)), "negative … 0 … positive")];
   }
 
   function swatch(colour) {
-    return h("span", { class: "ch-shades", "aria-hidden": "true" }, Array.from({ length: 12 }, (_, step) => h("span", { style: { background: colour(step / 11) } })));
+    return h("span", { class: "ch-shades", "aria-hidden": "true" },
+      Array.from({ length: 12 }, (_, step) => h("span", { style: { background: colour(step / 11) } })));
   }
 
   // --- the data flows ---
@@ -518,8 +549,11 @@ export function mount(element, data, options = {}) {
   }
 
   function drawPlayer() {
-    const focused = view.tools.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
-    const slider = h("input", { type: "range", min: 0, max: Math.ceil(length()), step: 1, value: player ? Math.floor(player.at) : Math.ceil(length()), "aria-label": "How far the computation has come", oninput: () => goTo(Number(slider.value)) });
+    const focused = view.tools.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label")
+      : null;
+    const slider = h("input", { type: "range", min: 0, max: Math.ceil(length()), step: 1, value: player
+      ? Math.floor(player.at) : Math.ceil(length()), "aria-label": "How far the computation has come", oninput: () =>
+      goTo(Number(slider.value)) });
     view.tools.replaceChildren(
       h("div", { class: "ch-player", role: "group", "aria-label": "Let the data flow" },
         signButton("back", "One part back", () => goTo(Math.ceil(player?.at ?? length()) - 1)),
@@ -527,7 +561,8 @@ export function mount(element, data, options = {}) {
         signButton("forward", "One part on", () => goTo(Math.floor(player?.at ?? -1) + 1)),
         ...(phases() > 1 ? [button("Next token", () => nextToken(1), "Next token")] : [])),
       slider, ...(player ? [button("Show all", stop, "Show everything")] : []));
-    if (focused) view.tools.querySelector(`[aria-label="${focused === "Pause" ? "Let the data flow" : focused === "Let the data flow" ? "Pause" : focused}"]`)?.focus();
+    const renamed = { Pause: "Let the data flow", "Let the data flow": "Pause" }[focused] ?? focused;
+    if (focused) view.tools.querySelector(`[aria-label="${renamed}"]`)?.focus();
     showFlow();
   }
 
@@ -542,11 +577,13 @@ export function mount(element, data, options = {}) {
     const id = present();
     const since = player.at - order.once.length;
     const phase = Math.max(0, Math.floor(since / order.each.length));
-    const words = phases() > 1 && since >= 0 ? data.axes[order.axis].slice(0, data.read + phase).map(visible).join(" ") : "";
+    const words = phases() > 1 && since >= 0 ? data.axes[order.axis].slice(0,
+      data.read + phase).map(visible).join(" ") : "";
     const names = data.parts.probabilities?.details.names;
     const row = Math.min(data.read + phase, order.rows) - 1;
     const isLast = id === "probabilities" && numbers.has(id) && names?.[row];
-    const next = isLast ? ` → ${visible(names[row][0])} ${percent(numbers.value({ part: id, head: 0, row, column: 0 }))}` : "";
+    const next = isLast
+      ? ` → ${visible(names[row][0])} ${percent(numbers.value({ part: id, head: 0, row, column: 0 }))}` : "";
     flowLine.replaceChildren(h("strong", {}, place(id)), words ? `  ${words}${next || " …"}` : "");
 
     function place(part) {
@@ -570,17 +607,23 @@ export function mount(element, data, options = {}) {
   }, () => cancelAnimationFrame(timer));
 }
 
-/** The parts in the order of the computation: those computed once, and those computed for each token that is written. */
+/**
+ * The parts in the order of the computation: those computed once, and those computed for each token that is
+ * written.
+ */
 function orderOf(data) {
   const all = [];
   const walk = (id) => (id in data.groups ? data.groups[id].items.forEach(walk) : all.push(id));
   walk("");
-  const axis = "decoder" in data.groups ? "decoder" : Object.keys(data.groups).find((id) => data.groups[id].kind === "stack");
+  const axis = "decoder" in data.groups ? "decoder"
+    : Object.keys(data.groups).find((id) => data.groups[id].kind === "stack");
   const start = all.findIndex((id) => id.startsWith(`${axis}.`));
   const consumers = new Map();
-  for (const id of all) for (const input of data.parts[id].inputs) consumers.set(input, [...(consumers.get(input) ?? []), id]);
+  for (const id of all) for (const input of data.parts[id].inputs) consumers.set(input,
+    [...(consumers.get(input) ?? []), id]);
   return {
-    all, consumers, axis, once: all.slice(0, start), each: all.slice(start), index: new Map(all.map((id, at) => [id, at])),
+    all, consumers, axis, once: all.slice(0, start), each: all.slice(start),
+      index: new Map(all.map((id, at) => [id, at])),
     rows: axis === "decoder" ? data.axes.decoder.length : data.read,
   };
 }
@@ -599,7 +642,8 @@ function capital(text) {
 
 function summary({ groups, parts }) {
   const blocks = Object.values(groups).filter(({ kind }) => kind === "block" || kind === "cell").length;
-  return `${blocks} ${blocks === 1 ? "block" : "blocks"}, ${Object.keys(parts).length} tensors between the input and the answer`;
+  const tensors = Object.keys(parts).length;
+  return `${blocks} ${blocks === 1 ? "block" : "blocks"}, ${tensors} tensors between the input and the answer`;
 }
 
 function shapeText({ axes }, { shape, rows, columns, details }) {
@@ -610,7 +654,8 @@ function shapeText({ axes }, { shape, rows, columns, details }) {
 }
 
 function codeLine([file, line, source]) {
-  return h("div", { class: "ch-source" }, partLabel(`${file}:${line}`), h("pre", {}, h("code", {}, h("span", { class: "ch-code-line", "data-line": line }, source))));
+  return h("div", { class: "ch-source" }, partLabel(`${file}:${line}`),
+    h("pre", {}, h("code", {}, h("span", { class: "ch-code-line", "data-line": line }, source))));
 }
 
 export default widget(mount);

@@ -14,7 +14,10 @@ const BITMAPS = { moving: 4, still: 24 }; // milliseconds of one frame in which 
 const NUMBERS = { w: 30, h: 11 }; // pixels of a cell from which its number is written
 export const INSIDE = 200; // pixels of a cell from which its computation is drawn
 
-/** Something that draws the map: {draw(scene), forget()}; a scene is {camera, size, known, active, marks, inside, now}. */
+/**
+ * Something that draws the map: {draw(scene), forget()}; a scene is {camera, size, known, active, marks, inside,
+ * now}.
+ */
 export function painter(canvas, map, numbers, colours) {
   const pen = canvas.getContext("2d");
   const bitmaps = new Map();
@@ -58,7 +61,8 @@ export function painter(canvas, map, numbers, colours) {
     if (one.type === "image") return image(one, box);
     if (depth) frame(one, box, depth);
     if (box.w < OPEN && depth) return thumbnail(one, box);
-    if (many && one.kind === "block" && box.w < UNFOLD && !isHere(one)) return undefined; // its values come when it is opened
+    if (many && one.kind === "block" && box.w < UNFOLD
+      && !isHere(one)) return undefined; // its values come when it is opened
     for (const [from, to] of map.links.get(one)?.values() ?? []) if (depth || to.kind !== "stack") link(from, to, one);
     for (const child of one.children) node(child, depth + 1);
     return undefined;
@@ -85,7 +89,8 @@ export function painter(canvas, map, numbers, colours) {
     const room = labelOf([one]) * one.parent.unit * scene.camera.k;
     const size = Math.min(Math.max(16, scene.size.height / 45), room * 0.7);
     if (size < 7.5 || box.w < 14) return;
-    write(text, box.x, box.y - (one.above ?? 0) * one.parent.unit * scene.camera.k - room * 0.42, size, colours.quiet, { weight, room: Math.max(box.w, 60) });
+    write(text, box.x, box.y - (one.above ?? 0) * one.parent.unit * scene.camera.k - room * 0.42, size,
+      colours.quiet, { weight, room: Math.max(box.w, 60) });
   }
 
   function write(text, x, y, size, colour, { weight = "400", align = "left", room = Infinity } = {}) {
@@ -221,7 +226,8 @@ export function painter(canvas, map, numbers, colours) {
     for (let index = 0; index < one.rows; index += 1) {
       const line = onScreen(rowBox(one, index));
       if (!inSight(line, 0)) continue;
-      if (index < shown) pen.drawImage(bitmap, 0, index * one.lines, bitmap.width, one.lines, line.x, line.y, line.w, line.h);
+      if (index < shown) pen.drawImage(bitmap, 0, index * one.lines, bitmap.width, one.lines, line.x, line.y, line.w,
+        line.h);
       else empty(line);
     }
   }
@@ -243,7 +249,8 @@ export function painter(canvas, map, numbers, colours) {
       for (let index = 0; index < shown; index += 1) {
         const y = box.y + (index + 0.45) * row;
         if (y < -20 || y > scene.size.height + 20) continue;
-        write(visible(words[index] ?? String(index)), Math.max(box.x - 4, 46), y, size, colours.ink, { align: "right", room: Math.max(one.before * scale - 6, 44) });
+        write(visible(words[index] ?? String(index)), Math.max(box.x - 4, 46), y, size, colours.ink,
+          { align: "right", room: Math.max(one.before * scale - 6, 44) });
       }
     }
     const cell = { w: box.w / one.across, h: rowBox(one, 0).h * scene.camera.k / one.lines };
@@ -258,7 +265,8 @@ export function painter(canvas, map, numbers, colours) {
     words.forEach((word, index) => {
       const x = box.x + (index + 0.5) * cell.w;
       if (x < -20 || x > scene.size.width + 20) return;
-      if (cell.w > 54) return write(visible(word), x, Math.max(box.y - 9, 10), size, colours.ink, { align: "center", room: cell.w });
+      if (cell.w > 54) return write(visible(word), x, Math.max(box.y - 9, 10), size, colours.ink,
+        { align: "center", room: cell.w });
       pen.save();
       pen.translate(x, Math.max(box.y - 4, 46));
       pen.rotate(-Math.PI / 2);
@@ -280,7 +288,8 @@ export function painter(canvas, map, numbers, colours) {
         if (line.y + (down + 1) * cell.h < 0 || line.y + down * cell.h > height) continue;
         for (let across = first; across <= last; across += 1) {
           const column = down * one.across + across;
-          if (column < one.width) number(one, row, column, { x: line.x + across * cell.w, y: line.y + down * cell.h, ...cell }, size, names);
+          if (column < one.width) number(one, row, column,
+            { x: line.x + across * cell.w, y: line.y + down * cell.h, ...cell }, size, names);
         }
       }
     }
@@ -296,10 +305,13 @@ export function painter(canvas, map, numbers, colours) {
     pen.strokeRect(box.x, box.y, box.w, box.h);
     if (box.w >= INSIDE) return inside(one, address, box, ink, value);
     const text = format(value);
-    if (!names) return write(text, box.x + box.w / 2, box.y + box.h / 2, Math.min(size, (1.5 * box.w) / text.length), ink, { align: "center" });
+    if (!names) return write(text, box.x + box.w / 2, box.y + box.h / 2, Math.min(size, (1.5 * box.w) / text.length),
+      ink, { align: "center" });
     const roomy = box.h > 26;
-    write(visible(names[row][column]), box.x + 4, box.y + box.h * (roomy ? 0.34 : 0.5), roomy ? size * 0.8 : size, ink, { weight: "600", room: box.w - 8 });
-    return roomy ? write(format(value), box.x + 4, box.y + box.h * 0.74, size * 0.7, ink, { room: box.w - 8 }) : undefined;
+    write(visible(names[row][column]), box.x + 4, box.y + box.h * (roomy ? 0.34 : 0.5), roomy ? size * 0.8 : size,
+      ink, { weight: "600", room: box.w - 8 });
+    return roomy ? write(format(value), box.x + 4, box.y + box.h * 0.74, size * 0.7, ink, { room: box.w - 8 })
+      : undefined;
   }
 
   /** The computation of one number: its factors as coloured cells, the products, and their sum. */
@@ -313,32 +325,40 @@ export function painter(canvas, map, numbers, colours) {
     const said = labels(data, address);
     const pad = 4 * unit;
     const head = data.parts[one.id].columns ? `${said.row} → ${said.column}` : `${said.row}, number ${address.column}`;
-    write(`${data.parts[one.id].name}: ${visible(head)}`, box.x + pad, box.y + 7 * unit, 4.6 * unit, colours.quiet, { room: box.w - 40 * unit });
-    write(format(value), box.x + box.w - pad, box.y + 7 * unit, 6 * unit, colours.ink, { align: "right", weight: "600" });
+    write(`${data.parts[one.id].name}: ${visible(head)}`, box.x + pad, box.y + 7 * unit, 4.6 * unit, colours.quiet,
+      { room: box.w - 40 * unit });
+    write(format(value), box.x + box.w - pad, box.y + 7 * unit, 6 * unit, colours.ink,
+      { align: "right", weight: "600" });
     const made = scene.inside(address);
     if (!made) return;
     if (!made.terms) {
-      write(made.missing ? "The weights are in the Studio: clearhead studio" : data.parts[one.id].equation, box.x + pad, box.y + 16 * unit, 4 * unit, colours.quiet, { room: box.w - 2 * pad });
+      write(made.missing ? "The weights are in the Studio: clearhead studio" : data.parts[one.id].equation,
+        box.x + pad, box.y + 16 * unit, 4 * unit, colours.quiet, { room: box.w - 2 * pad });
       return;
     }
     const after = made.after.length * 5.2 * unit;
-    terms(made, { x: box.x + pad, y: box.y + 12 * unit, w: box.w - 2 * pad, h: box.h - 12 * unit - after - (made.terms.length > 1 ? 11 : 4) * unit }, unit);
+    terms(made, { x: box.x + pad, y: box.y + 12 * unit, w: box.w - 2 * pad,
+      h: box.h - 12 * unit - after - (made.terms.length > 1 ? 11 : 4) * unit }, unit);
     let y = box.y + box.h - after - 3 * unit;
     if (made.terms.length > 1) {
-      write(`sum = ${format(made.terms.reduce((all, each) => all + each.value, 0))}`, box.x + box.w - pad, y - 3.2 * unit, 4.4 * unit, colours.ink, { align: "right", weight: "600" });
+      write(`sum = ${format(made.terms.reduce((all, each) => all + each.value, 0))}`, box.x + box.w - pad,
+        y - 3.2 * unit, 4.4 * unit, colours.ink, { align: "right", weight: "600" });
     }
     for (const { text, value: now } of made.after) {
       y += 5.2 * unit;
-      write(`${text}  =  ${format(now)}`, box.x + box.w - pad, y - 3.2 * unit, 4.2 * unit, colours.ink, { align: "right", room: box.w - 2 * pad });
+      write(`${text}  =  ${format(now)}`, box.x + box.w - pad, y - 3.2 * unit, 4.2 * unit, colours.ink,
+        { align: "right", room: box.w - 2 * pad });
     }
   }
 
   function terms({ terms: all }, box, unit) {
     const most = 64;
-    const shown = all.length <= most ? all : [...all].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, most - 1);
+    const shown = all.length <= most ? all : [...all].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0,
+      most - 1);
     const count = shown.length + (all.length > shown.length ? 1 : 0);
     const factors = Math.max(...shown.map((each) => each.factors.length));
-    const deep = (factors > 1 ? factors + 1 : 1) + (shown[0].label ? 0.8 : 0); // rows of a column: a word, factors, product
+    const deep = (factors > 1 ? factors + 1 : 1) + (shown[0].label ? 0.8
+      : 0); // rows of a column: a word, factors, product
     const across = Math.max(1, Math.min(count, Math.ceil(Math.sqrt((count * deep * box.w) / (2.2 * box.h)))));
     const lines = Math.ceil(count / across);
     const [w, h] = [Math.min(box.w / across, 26 * unit), Math.min(box.h / lines, (deep + 0.5) * 7 * unit)];
@@ -355,10 +375,12 @@ export function painter(canvas, map, numbers, colours) {
       }
       const top = y;
       each.forEach((factor, index) => {
-        small(`${index ? "× " : ""}${format(factor.value)}`, factor.value / most1, { x, y, w: w * 0.94, h: step * 0.94 }, size);
+        small(`${index ? "× " : ""}${format(factor.value)}`, factor.value / most1,
+          { x, y, w: w * 0.94, h: step * 0.94 }, size);
         y += step;
       });
-      if (each.length > 1) small(`= ${format(value)}`, value / most2, { x, y, w: w * 0.94, h: step * 0.94 }, size, true);
+      if (each.length > 1) small(`= ${format(value)}`, value / most2, { x, y, w: w * 0.94, h: step * 0.94 }, size,
+        true);
       if (own) {
         pen.strokeStyle = colours.mark;
         pen.lineWidth = 2;
@@ -376,16 +398,19 @@ export function painter(canvas, map, numbers, colours) {
     pen.fillStyle = colour;
     pen.fillRect(x, y, w, h);
     const fitting = Math.min(size, (1.6 * w) / text.length);
-    if (fitting >= 4) write(text, x + w / 2, y + h / 2, fitting, colours.inkOn(colour), { align: "center", weight: result ? "600" : "400" });
+    if (fitting >= 4) write(text, x + w / 2, y + h / 2, fitting, colours.inkOn(colour),
+      { align: "center", weight: result ? "600" : "400" });
   }
 
   function outline({ node: one, row, column, kind }) {
     if (!one) return;
-    const box = onScreen(row === null || row === undefined ? one : column === null ? rowBox(one, row) : cellBox(one, row, column));
+    const box = onScreen(row === null || row === undefined ? one : column === null ? rowBox(one, row)
+      : cellBox(one, row, column));
     if (!inSight(box)) return;
     pen.strokeStyle = { from: colours.accent, to: colours.mark }[kind] ?? colours.mark;
     pen.lineWidth = 2;
-    if (column !== null && column !== undefined && (row === null || row === undefined)) return void columnOutline(one, column);
+    if (column !== null && column !== undefined
+      && (row === null || row === undefined)) return void columnOutline(one, column);
     rounded({ x: box.x - 1, y: box.y - 1, w: Math.max(4, box.w + 2), h: Math.max(4, box.h + 2) }, 2);
     pen.stroke();
   }
@@ -425,7 +450,10 @@ export function painter(canvas, map, numbers, colours) {
   const spreads = new Map();
   const [shares, signs] = [packed(colours.table), packed(colours.signs)];
 
-  /** The size at which a colour is deepest: 2.5 times the usual size, so that a few large numbers leave the rest visible. */
+  /**
+   * The size at which a colour is deepest: 2.5 times the usual size, so that a few large numbers leave the rest
+   * visible.
+   */
   function spread(id) {
     if (!spreads.has(id)) {
       let [sum, most] = [0, 0];
@@ -458,7 +486,8 @@ export function painter(canvas, map, numbers, colours) {
     for (let row = 0; row < one.rows; row += 1) {
       for (let column = 0; column < one.width; column += 1) {
         const at = (row * one.lines + Math.floor(column / one.across)) * one.across + (column % one.across);
-        pixel[at] = table[Math.round(Math.min(1, Math.max(0, place(values[offset + row * one.width + column]))) * last)];
+        pixel[at] = table[Math.round(Math.min(1,
+          Math.max(0, place(values[offset + row * one.width + column]))) * last)];
       }
     }
     inner.putImageData(image, 0, 0);

@@ -44,7 +44,8 @@ export function mapOf(data, aspect) {
     if (kind === "attention") {
       const inside = items.filter(inHead);
       for (let head = 0; head < heads; head += 1) {
-        const one = keep({ key: `${id}#${head}`, type: "head", id, kind: "head", name: `Head ${head}`, parent: node, head, children: [] });
+        const one = keep({ key: `${id}#${head}`, type: "head", id, kind: "head", name: `Head ${head}`, parent: node,
+          head, children: [] });
         one.children = inside.map((item) => part(item, head, one));
         node.children.push(one);
       }
@@ -54,7 +55,8 @@ export function mapOf(data, aspect) {
       node.children.push(item in data.groups ? group(item, node) : part(item, 0, node));
     }
     if (kind === "input" && data.image && id === imageInput()) {
-      node.children.unshift(keep({ key: "image", type: "image", id: "image", name: "image", parent: node, head: 0, children: [] }));
+      node.children.unshift(keep({ key: "image", type: "image", id: "image", name: "image", parent: node, head: 0,
+        children: [] }));
     }
     return node;
   }
@@ -72,7 +74,8 @@ export function mapOf(data, aspect) {
     const key = shape.length === 3 ? `${id}#${head}` : id;
     const box = grid(data.parts[id]);
     const words = parent.type === "head" || parent.kind === "input" ? WORDS : 0;
-    return keep({ key, type: "part", id, kind: data.parts[id].op, name, parent, head, children: [], before: words, above: 0, ...box });
+    return keep({ key, type: "part", id, kind: data.parts[id].op, name, parent, head, children: [], before: words,
+      above: 0, ...box });
   }
 
   // --- sizes, from the inside out; a child's box is in the units of its parent ---
@@ -91,7 +94,8 @@ export function mapOf(data, aspect) {
       for (const side of ["w", "h", "before", "above"]) child[side] = (child[side] ?? 0) * child.scale;
     }
     if (node.kind === "model") return arrangeModel(node, wanted);
-    const lines = node.type === "head" ? headLines(node) : node.kind === "attention" ? attentionLines(node) : linesOf(node, wanted);
+    const lines = node.type === "head" ? headLines(node) : node.kind === "attention" ? attentionLines(node)
+      : linesOf(node, wanted);
     return arrange(node, lines);
   }
 
@@ -199,12 +203,15 @@ export function mapOf(data, aspect) {
   }
 
   function place(node, x, y, unit) {
-    const size = node.inner ? { w: node.inner.w * unit, h: node.inner.h * unit } : { w: node.w * unit, h: node.h * unit };
+    const size = node.inner ? { w: node.inner.w * unit, h: node.inner.h * unit }
+      : { w: node.w * unit, h: node.h * unit };
     Object.assign(node, { x, y, w: size.w, h: size.h, unit });
-    for (const child of node.children) place(child, x + child.local.x * unit, y + child.local.y * unit, unit * child.scale);
+    for (const child of node.children) place(child, x + child.local.x * unit, y + child.local.y * unit,
+      unit * child.scale);
   }
 
-  return { root, nodes, links: linksOf(data, nodes), memory: memoryOf(data, nodes), part: (id, head = 0) => nodes.get(data.parts[id]?.shape.length === 3 ? `${id}#${head}` : id) };
+  return { root, nodes, links: linksOf(data, nodes), memory: memoryOf(data, nodes), part: (id, head = 0) =>
+    nodes.get(data.parts[id]?.shape.length === 3 ? `${id}#${head}` : id) };
 }
 
 /** For each node the lines between its children: [from, to], wherever something inside `to` is computed from `from`. */
@@ -215,7 +222,8 @@ function linksOf(data, nodes) {
     const { inputs, details } = data.parts[node.id];
     for (const input of [...inputs, ...(details.of ? [details.of] : [])]) {
       const whole = data.parts[input].shape.length !== 3;
-      const heads = whole ? [0] : node.type === "part" && data.parts[node.id].shape.length === 3 ? [node.head] : range(data.parts[input].shape[0]);
+      const heads = whole ? [0] : node.type === "part" && data.parts[node.id].shape.length === 3 ? [node.head]
+        : range(data.parts[input].shape[0]);
       for (const head of heads) addLink(links, nodes.get(whole ? input : `${input}#${head}`), node);
     }
   }
@@ -229,7 +237,8 @@ function memoryOf(data, nodes) {
     if (node.type !== "part" || node.head) continue;
     for (const input of data.parts[node.id].inputs) {
       const from = nodes.get(input);
-      if (from && from.id.split(".")[0] !== node.id.split(".")[0] && node.parent.id in data.groups && data.groups[node.parent.id].kind === "attention") {
+      if (from && from.id.split(".")[0] !== node.id.split(".")[0] && node.parent.id in data.groups
+        && data.groups[node.parent.id].kind === "attention") {
         found.set(node.parent.id, [from, nodes.get(node.parent.id)]);
       }
     }
@@ -286,8 +295,10 @@ function sizeOf(lines) {
 /** How a part's numbers stand: a square for each pair of tokens, or each token's vector written like lines of text. */
 function grid({ shape, columns, details }) {
   const [rows, width] = shape.slice(-2);
-  if (columns) return { rows, width, lines: 1, across: width, w: width * ROW, h: rows * ROW, before: WORDS, above: WORDS };
-  if (details.names) return { rows, width, lines: 1, across: width, w: width * ROW * 2.6, h: rows * ROW, before: WORDS };
+  if (columns) return { rows, width, lines: 1, across: width, w: width * ROW, h: rows * ROW, before: WORDS,
+    above: WORDS };
+  if (details.names) return { rows, width, lines: 1, across: width, w: width * ROW * 2.6, h: rows * ROW,
+    before: WORDS };
   const w = Math.max(14, 4.5 * Math.sqrt(width), 0.5 * rows * ROW);
   const lines = Math.max(1, Math.round(Math.sqrt((CELL * FILL * ROW * width) / w)));
   return { rows, width, lines, across: Math.ceil(width / lines), w, h: rows * ROW };

@@ -2,7 +2,10 @@
 //
 // An address is {part, head, row, column}; head is 0 where a part has no heads.
 
-/** The tensors of a graph. `load` fetches what the data lacks: ({item}) -> values, ({part, row}) -> rows of matrices. */
+/**
+ * The tensors of a graph. `load` fetches what the data lacks: ({item}) -> values, ({part, row}) -> rows of
+ * matrices.
+ */
 export function numbersOf(data, load = null) {
   const arrays = new Map(); // id -> {value, details}
   const asked = new Map(); // item -> promise
@@ -89,7 +92,8 @@ function shapeOf({ shape }) {
 /** The words of a row and a column of a part. */
 export function labels({ axes, parts }, { part, row, column }) {
   const { rows, columns, details } = parts[part];
-  return { row: axes[rows]?.[row] ?? String(row), column: details.names?.[row]?.[column] ?? axes[columns]?.[column] ?? String(column) };
+  return { row: axes[rows]?.[row] ?? String(row),
+    column: details.names?.[row]?.[column] ?? axes[columns]?.[column] ?? String(column) };
 }
 
 // --- where a number comes from ---
@@ -113,14 +117,18 @@ export function sources({ parts }, { part: id, head, row, column }) {
     case "tail": return [cell(first, row + parts[first].shape.at(-2) - part.shape.at(-2))];
     case "pool": return [poolSource(parts, part, first, column)];
     case "concat": return [concatSource(parts, part, row, column)];
-    case "linear": return part.inputs.flatMap((input) => allHeads(parts, input, row, part.shape.length === 3 ? head : null));
-    default: return part.inputs.map((input) => (parts[input].columns === "" && parts[input].rows === part.rows ? whole(input) : { part: input, head: heads(input), row: null, column: null }));
+    case "linear": return part.inputs.flatMap((input) =>
+      allHeads(parts, input, row, part.shape.length === 3 ? head : null));
+    default: return part.inputs.map((input) =>
+      (parts[input].columns === "" && parts[input].rows === part.rows ? whole(input)
+      : { part: input, head: heads(input), row: null, column: null }));
   }
 }
 
 function allHeads(parts, input, row) {
   const { shape } = parts[input];
-  return Array.from({ length: shape.length === 3 ? shape[0] : 1 }, (_, head) => ({ part: input, head, row, column: null }));
+  return Array.from({ length: shape.length === 3 ? shape[0] : 1 }, (_, head) =>
+    ({ part: input, head, row, column: null }));
 }
 
 function poolSource(parts, part, first, column) {
@@ -149,21 +157,26 @@ export async function explain(numbers, address) {
   const { part: id, head, row, column } = address;
   const part = data.parts[id];
   const made = { value: numbers.value(address), terms: [], after: [] };
-  const at = (input, r, c, h = head) => ({ part: input, head: data.parts[input].shape.length === 3 ? h : 0, row: r, column: c });
+  const at = (input, r, c, h = head) => ({ part: input, head: data.parts[input].shape.length === 3 ? h : 0, row: r,
+    column: c });
   const number = (where, name = data.parts[where.part].symbol) => ({ value: numbers.value(where), name, at: where });
   const term = (...factors) => ({ factors, value: factors.reduce((product, each) => product * each.value, 1) });
   const [first, second] = part.inputs;
   switch (part.op) {
     case "lookup":
-      made.after.push({ text: `row ${part.details.ids[row]} of the table, number ${column}`, value: made.value / part.details.scale });
-      if (part.details.scale !== 1) made.after.push({ text: `× ${part.details.scale.toPrecision(4)}`, value: made.value });
+      made.after.push({ text: `row ${part.details.ids[row]} of the table, number ${column}`,
+        value: made.value / part.details.scale });
+      if (part.details.scale !== 1) made.after.push({ text: `× ${part.details.scale.toPrecision(4)}`,
+        value: made.value });
       break;
     case "add":
       made.terms = part.inputs.map((input) => term(number(at(input, row, column))));
       break;
     case "same": case "shift": case "prepend": case "tail": case "concat":
-      made.terms = sources(data, address).filter((where) => where.row >= 0 && where.row < data.parts[where.part].shape.at(-2)).map((where) => term(number(where)));
-      if (!made.terms.length) made.after.push({ text: part.op === "shift" ? "the first state" : "a learned vector", value: made.value });
+      made.terms = sources(data, address).filter((where) => where.row >= 0
+        && where.row < data.parts[where.part].shape.at(-2)).map((where) => term(number(where)));
+      if (!made.terms.length) made.after.push({ text: part.op === "shift" ? "the first state" : "a learned vector",
+        value: made.value });
       break;
     case "pool": {
       const count = data.parts[first].shape.at(-2);
@@ -190,14 +203,18 @@ export async function explain(numbers, address) {
       const seen = numbers.tensor(id, "visible");
       const isSeen = (key) => !seen || seen[row * scores.length + key] > 0;
       const exps = Array.from(scores, (score, key) => (isSeen(key) ? Math.exp(score) : 0));
-      made.terms = exps.map((each, key) => ({ label: data.axes[part.columns][key], factors: [{ value: each, name: isSeen(key) ? `exp(${short(scores[key])})` : "masked", at: at(first, row, key) }], value: each, own: key === column }));
+      made.terms = exps.map((each, key) => ({ label: data.axes[part.columns][key],
+        factors: [{ value: each, name: isSeen(key) ? `exp(${short(scores[key])})` : "masked",
+        at: at(first, row, key) }], value: each, own: key === column }));
       const sum = exps.reduce((before, each) => before + each, 0);
-      made.after.push({ text: isSeen(column) ? `${short(exps[column])} ÷ ${short(sum)}` : "hidden by the mask", value: made.value });
+      made.after.push({ text: isSeen(column) ? `${short(exps[column])} ÷ ${short(sum)}` : "hidden by the mask",
+        value: made.value });
       break;
     }
     case "mix":
       made.terms = Array.from(numbers.vector(first, head, row), (_, key) =>
-        ({ ...term(number(at(first, row, key), "a"), number(at(second, key, column), "v")), label: data.axes[data.parts[first].columns][key] }));
+        ({ ...term(number(at(first, row, key), "a"), number(at(second, key, column), "v")),
+          label: data.axes[data.parts[first].columns][key] }));
       break;
     case "products":
       made.terms = part.details.terms.map((factors) =>
@@ -208,8 +225,10 @@ export async function explain(numbers, address) {
     case "probability": {
       const sum = numbers.tensor(id, "total")[row];
       const logit = number(at(first, row, column));
-      made.terms = [{ factors: [{ value: Math.exp(logit.value - sum), name: "exp(l − log Σ)", at: logit.at }], value: made.value }];
-      made.after.push({ text: `logit ${short(logit.value)}, log of the sum over all ${short(sum)}`, value: made.value });
+      made.terms = [{ factors: [{ value: Math.exp(logit.value - sum), name: "exp(l − log Σ)", at: logit.at }],
+        value: made.value }];
+      made.after.push({ text: `logit ${short(logit.value)}, log of the sum over all ${short(sum)}`,
+        value: made.value });
       break;
     }
     default: made.terms = null;
@@ -226,9 +245,11 @@ function explainNorm(numbers, { part: id, row, column, head }, made, number, ter
   const shift = numbers.tensor(id, "shift")?.[column] ?? 0;
   made.terms = [term(number(at(inputs[0], row, column)))];
   if (details.norm === "layer") made.after.push({ text: `− μ, the mean ${short(mean)}`, value: x[column] - mean });
-  made.after.push({ text: `÷ ${details.norm === "layer" ? "σ" : "root mean square"} ${short(spread)}`, value: (x[column] - mean) / spread });
+  made.after.push({ text: `÷ ${details.norm === "layer" ? "σ" : "root mean square"} ${short(spread)}`,
+    value: (x[column] - mean) / spread });
   made.after.push({ text: `× γ ${short(gain)}`, value: (gain * (x[column] - mean)) / spread });
-  if (details.norm === "layer") made.after.push({ text: `+ β ${short(shift)}`, value: (gain * (x[column] - mean)) / spread + shift });
+  if (details.norm === "layer") made.after.push({ text: `+ β ${short(shift)}`,
+    value: (gain * (x[column] - mean)) / spread + shift });
   return made;
 }
 
@@ -320,6 +341,7 @@ function erf(x) {
   return Math.sign(x) * (1 - Math.exp(-size * size) / Math.sqrt(Math.PI) / (size + fraction));
 }
 
+/** The sum of the terms of a number. */
 export function total(terms) {
   return terms.reduce((sum, { value }) => sum + value, 0);
 }
