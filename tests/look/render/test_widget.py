@@ -12,16 +12,11 @@ pytest.importorskip("anywidget", reason="needs anywidget: pip install 'clearhead
 from clearhead.errors import ConfigError
 from clearhead.look.render import widget as module_of_widgets
 from clearhead.look.render.html import module, pages, style
-<<<<<<< HEAD
 from clearhead.look.render.widget import Beam, Heads, Widget, widget
-=======
-from clearhead.look.render.widget import Beam, Cells, Heads, Patches, Steps, Widget, Xray, widget
->>>>>>> xray
 from clearhead.look.views.beam import Beam as BeamView
 from clearhead.look.views.beam import BeamTree, Node
 from clearhead.look.views.scaling import Scaling, scaling
 
-<<<<<<< HEAD
 WIDGETS = tuple(getattr(module_of_widgets, name.capitalize()) for name in pages())
 
 
@@ -29,9 +24,6 @@ class PagelessScaling(Scaling):
     """A view that only has a figure."""
 
     page = None
-=======
-WIDGETS = (Heads, Patches, Steps, Beam, Cells, Xray)
->>>>>>> xray
 
 
 class Shown:
