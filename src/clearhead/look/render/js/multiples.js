@@ -15,7 +15,8 @@ export function multiples(attended, colours, onPick) {
   const across = { "grid-template-columns": `auto repeat(${heads}, minmax(0, 5.5rem))` };
   const element = h("div", { class: "ch-grid", role: "grid", "aria-label": "All heads", style: across },
     h("span", {}), cells[0].map((_, n) => h("span", { "aria-hidden": "true" }, n)),
-    cells.flatMap((row, l) => [h("span", { class: "ch-layer", "aria-hidden": "true" }, l), ...row]));
+    cells.map((row, l) => h("div", { role: "row", style: { display: "contents" } },
+      h("span", { class: "ch-layer", "aria-hidden": "true" }, l), row)));
   const pick = (place) => onPick(Math.floor(place / heads), place % heads);
   all.forEach((each, place) => {
     each.addEventListener("click", () => pick(place));

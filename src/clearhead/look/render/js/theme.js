@@ -2,6 +2,7 @@
 
 const STOPS = 5;
 const NAMED = ["ink", "quiet", "faint", "edge", "surface", "sunken", "raised", "accent", "mark"];
+const LEGIBLE = 4.5; // contrast that WCAG AA asks for
 const SHADES = 257; // odd, so that the middle of a scale is one of them
 
 /** The current colours of the style sheet: colour scales as functions of a number -> "rgb(r, g, b)". */
@@ -52,9 +53,11 @@ function css([red, green, blue]) {
   return `rgb(${red}, ${green}, ${blue})`;
 }
 
+/** The ink that is seen best on a colour; black or white where neither of the page's own is seen well enough. */
 function readable(colour, ...inks) {
-  const [first, second] = inks.map((ink) => contrast(luminance(colour), luminance(ink)));
-  return first >= second ? inks[0] : inks[1];
+  const seen = (ink) => contrast(luminance(colour), luminance(ink));
+  const best = (some) => some.reduce((one, other) => (seen(other) > seen(one) ? other : one));
+  return seen(best(inks)) >= LEGIBLE ? best(inks) : best([[0, 0, 0], [255, 255, 255]]);
 }
 
 function contrast(one, other) {
@@ -62,7 +65,8 @@ function contrast(one, other) {
 }
 
 function luminance(colour) {
-  const [red, green, blue] = colour.map((part) => (part / 255) ** 2.2);
+  const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+  const [red, green, blue] = colour.map((part) => linear(part / 255));
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
