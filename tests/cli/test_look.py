@@ -93,7 +93,8 @@ def arguments(models: Path, view: str) -> list[str]:
     return ["look", str(models / name), *text, "--view", view]
 
 
-SHORT = [view for view in VIEWS.builtin() if view not in ("importance", "flow")]  # the others read data, or need SciPy
+# The others read data, need SciPy, or a captioner.
+SHORT = [view for view in VIEWS.builtin() if view not in ("importance", "flow", "overlay")]
 
 
 @pytest.mark.parametrize("view", SHORT)
@@ -190,7 +191,7 @@ def test_a_part_of_a_long_text_is_shown_and_a_long_one_warned_of(
         ),
         (["translator", SENTENCE, "--out", "a.gif"], "cannot write a.gif: choose a name that ends in .svg, .pdf, .png"),
         (["translator", SENTENCE, "--out", "no/a.svg"], "cannot write no/a.svg: there is no folder no"),
-        (["translator", "--view", "positions", "--out", "a.html"], "this view has no page: choose another suffix"),
+        (["vectors", "king man", "--view", "words", "--out", "a.html"], "this view has no page: choose another suffix"),
         (["vectors", "king"], "has one vector for each word and no attention"),
         (["translator", "--view", "patches"], "this model reads no images"),
         (["reader", "--view", "history"], "has no attention of any evaluation"),
@@ -223,7 +224,7 @@ def test_a_mistake_is_one_sentence(
 def test_every_view_is_offered_and_says_what_it_shows(say: Say) -> None:
     names = [
         "beam", "cells", "flow", "gradients", "heads", "history", "importance", "induction", "lens", "lines",
-        "patches", "positions", "relevance", "rollout", "scaling", "steps", "words",
+        "overlay", "patches", "positions", "relevance", "rollout", "scaling", "steps", "words", "xray",
     ]  # fmt: skip
     assert VIEWS.builtin() == names
     help_text = " ".join(say("look", "--help").split())

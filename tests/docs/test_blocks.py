@@ -31,7 +31,10 @@ NOT_RUN = [
     ("README.md", "trains for two minutes, after an installation from the network"),
     ("docs/contrasts.md", "six trainings of seven minutes each, on a dataset from the network"),
     ("docs/contrasts.md", "half an hour of training, on datasets from the network"),
+    ("docs/decoding.md", "needs a GGUF file"),
     ("docs/export.md", "it trains for a minute"),
+    ("docs/interop.md", "it needs the package rxnmapper"),
+    ("docs/training.md", "two hours of training"),
 ]
 DATA = os.environ.get("CLEARHEAD_DATA")
 SERVERS = re.compile(r"^clearhead (serve|studio)\b.*$", re.MULTILINE)

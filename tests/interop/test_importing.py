@@ -186,8 +186,8 @@ def test_an_unknown_architecture(theirs: Path, tmp_path: Path) -> None:
 
 
 def test_an_unknown_head(theirs: Path, tmp_path: Path) -> None:
-    change(theirs / "config.json", architectures=["LlamaForSequenceClassification"])
-    refused(theirs, tmp_path / "run", "is a LlamaForSequenceClassification, which Clearhead cannot import")
+    change(theirs / "config.json", architectures=["LlamaForQuestionAnswering"])
+    refused(theirs, tmp_path / "run", "is a LlamaForQuestionAnswering, which Clearhead cannot import")
 
 
 def test_another_family_on_demand(theirs: Path, tmp_path: Path) -> None:

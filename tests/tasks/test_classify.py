@@ -25,7 +25,9 @@ SHAPE = {"model.dropout": 0.0, "model.dim": 28, "model.heads": 7}
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
     folder = tmp_path_factory.mktemp("classify")
-    model = clearhead.train("classify", data=TEXTS, out=folder / "run", **{"train.max_steps": 40, **SHAPE})
+    model = clearhead.train(
+        "classify", data=TEXTS, out=folder / "run", **{"train.max_steps": 40, "model.features": 16384, **SHAPE}
+    )
     assert isinstance(model, Classifier)
     return model
 

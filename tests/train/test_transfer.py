@@ -421,8 +421,9 @@ def test_shards_are_cut_from_what_was_taken_over(monkeypatch: pytest.MonkeyPatch
 
 
 def refused(sentence: str, task: str, *more: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}$"):
+    with pytest.raises(ConfigError) as found:
         run_training(made(task, *more), Path("runs/new"), "test")
+    assert str(found.value).replace(f"{Path.cwd()}/", "") == sentence
     assert not Path("runs").exists()
 
 
@@ -484,7 +485,7 @@ def test_models_of_one_task_without_a_common_weight_are_named() -> None:
     config = made("caption")
     sizes = Sizes(vocabulary=31, channels=3, height=16, width=24)
     save_weights(Run.create(Path("cross"), config), config, build_network(config, sizes).state_dict(), ModelMeta(sizes))
-    with pytest.raises(ConfigError, match=r"^train\.start_from=cross: none of its \d+ tensors has the name and shape"):
+    with pytest.raises(ConfigError, match=r"start_from=cross: none of its \d+ tensors has the name and shape"):
         begun("caption", "train.start_from=cross", "model.architecture=sequence")
 
 
@@ -510,7 +511,7 @@ def test_pre_train_and_classify(capsys: pytest.CaptureFixture[str]) -> None:
     classify = ["train", "classify", "--data", "builtin", *small, "train.start_from=lm"]
     assert _run(["train", "lm", "--data", "builtin", "--out", "lm", *small, *masked], debug=False) == 0
     assert _run([*classify, "--dry-run"], debug=False) == 0
-    found = re.search(r"^begins with (\d+) of (\d+) tensors of lm \(", capsys.readouterr().err, re.MULTILINE)
+    found = re.search(r"^begins with (\d+) of (\d+) tensors of .*/lm \(", capsys.readouterr().err, re.MULTILINE)
     assert found is not None
     assert int(found[1]) == int(found[2]) - 2
     assert _run([*classify, "--out", "reviews"], debug=False) == 0

@@ -37,7 +37,6 @@ from clearhead.tasks.base.task import Batch, Examples, device_of
 from clearhead.text import Tokenizer
 from clearhead.text.word_features import word_features
 
-FEW: Recipe = {"model.layers": 1, "model.dropout": 0.5, "train.patience": None}
 LONG_WORD = 15.0  # characters: the text has hardly any spaces
 
 
@@ -59,15 +58,11 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
-        """Whole words, their n-grams and their features where texts are few; pieces where they are many.
-
-        Of few texts even fewer are held out: the weights that do best on them are a matter of luck, and the last ones,
-        after the rate has fallen, are better.
-        """
+        """Whole words and their n-grams where texts are few; pieces where they are many, or have no spaces."""
         if facts.examples < 20_000 and facts.word < LONG_WORD:
-            words = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.features": 16384}
-            return {**super().recipe(facts, budget), **words, **FEW}
-        own: Recipe = {"tokenizer.size": 8000, "tokenizer.lowercase": True, "data.augment": 0.15}
+            own: Recipe = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.layers": 1}
+            return {**super().recipe(facts, budget), **own, "model.dropout": 0.5}
+        own = {"tokenizer.size": 8000, "tokenizer.lowercase": True, "data.augment": 0.15}
         return {**super().recipe(facts, budget), **own, "train.learning_rate": 0.002, "train.average": 0.99}
 
     @classmethod

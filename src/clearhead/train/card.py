@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -73,7 +74,7 @@ def _origin(config: AnyConfig, datasets: Sequence[Entry]) -> Iterator[tuple[str,
     for entry in datasets:
         yield "licence", f"{entry.name}: {entry.licence}"
     if config.train.start_from is not None:
-        yield "started from", f"the weights of `{config.train.start_from}`, where they fit"
+        yield "started from", f"the weights of `{Path(config.train.start_from).name}`, where they fit"
     if config.train.adapter is not None:
         targets = ", ".join(config.train.targets)
         yield "adapter", f"LoRA of rank {config.train.rank}, alpha {config.train.alpha:g}, for {targets}"
