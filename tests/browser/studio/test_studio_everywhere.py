@@ -18,7 +18,7 @@ VIEWS = [
 SAVING = ["play", "heads", "words"]  # those of the page, and one of the package's views
 AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
 VIOLATIONS = """async () => {
-  await Promise.allSettled(document.getAnimations().map((each) => each.finished)); // colours on their way to another theme
+  await Promise.allSettled(document.getAnimations().map((each) => each.finished)); // colours change slowly
   const options = { runOnly: ["wcag2a", "wcag2aa"], resultTypes: ["violations"] };
   const { violations } = await axe.run(document, options);
   return violations.filter(({ impact }) => ["serious", "critical"].includes(impact))
