@@ -15,6 +15,11 @@ settings.load_profile("clearhead")
 torch.set_num_threads(1)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: many tests wait for a browser or for another process."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture(scope="session")
 def commands_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with a `clearhead` that starts at once."""

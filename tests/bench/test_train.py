@@ -93,6 +93,7 @@ def test_adapters_of_ours_and_of_peft_are_of_the_same_size(tmp_path: Path) -> No
     assert trained == {LORA: 4 * RANK * 6, PEFT: 4 * RANK * 6, PEFT_GPT2: RANK * (6 + 18)}
 
 
+@pytest.mark.slow
 def test_an_adapter_keeps_no_more_for_its_backward_pass_than_that_of_peft() -> None:
     pytest.importorskip("peft")
     memory = adapter_memory(SMALL)

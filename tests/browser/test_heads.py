@@ -30,7 +30,7 @@ def test_a_word_under_the_pointer_has_only_its_own_lines(show: Open) -> None:
     row = data["attention"]["decoder.cross"]["weights"][1][0][2]
     page = show("heads", data)
     assert kept_lines(page) > len(SOURCE)
-    page.get_by_role("button", name="asks: rojo").hover()
+    page.get_by_role("button", name="to be written: rojo").hover()
     assert kept_lines(page) == sum(weight >= 0.01 for weight in row)
     best = max(range(len(SOURCE)), key=row.__getitem__)
     assert readout(page).startswith(f"rojo looks at {SOURCE[best]} {row[best]:.3f}")
@@ -53,7 +53,7 @@ def test_a_word_that_is_looked_at_shows_who_looks(show: Open) -> None:
 def test_a_click_keeps_the_lines_and_another_lets_them_go(show: Open) -> None:
     page = show("heads", look())
     everything = kept_lines(page)
-    word = page.get_by_role("button", name="asks: el")
+    word = page.get_by_role("button", name="to be written: el")
     word.click()
     page.get_by_role("heading").hover()
     assert kept_lines(page) < everything
@@ -77,7 +77,7 @@ def test_a_small_one_is_picked_by_click_and_by_arrow_keys(show: Open) -> None:
 
 def test_words_are_reached_by_the_keyboard(show: Open) -> None:
     page = show("heads", look())
-    page.get_by_role("button", name="asks: el").focus()
+    page.get_by_role("button", name="to be written: el").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "is looked at: red"
@@ -96,11 +96,11 @@ def test_a_command_to_the_browser_is_left_to_it(show: Open) -> None:
 def test_words_are_pinned_and_let_go_by_the_keyboard(show: Open) -> None:
     page = show("heads", look())
     everything = kept_lines(page)
-    page.get_by_role("button", name="asks: el").focus()
+    page.get_by_role("button", name="to be written: el").focus()
     page.keyboard.press("Enter")
     page.get_by_role("button", name="Save as SVG").focus()
     assert kept_lines(page) < everything
-    page.get_by_role("button", name="asks: el").focus()
+    page.get_by_role("button", name="to be written: el").focus()
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Save as SVG").focus()
     assert kept_lines(page) == everything

@@ -125,14 +125,14 @@ def test_pointing_says_what_it_is(show: Open) -> None:
 def test_the_data_flows_token_by_token(show_later: Open) -> None:
     page = show_later("xray", documents.xray())
     page.get_by_role("button", name="One part on").click()
-    assert page.locator(".ch-flow").inner_text().startswith("Encoder › Embedding")
+    assert page.locator(".ch-dataflow").inner_text().startswith("Encoder › Embedding")
     page.get_by_role("button", name="Next token").click()
-    assert "[START] …" in page.locator(".ch-flow").inner_text()
+    assert "[START] …" in page.locator(".ch-dataflow").inner_text()
     page.get_by_role("button", name="Next token").click()
-    assert "[START] el …" in page.locator(".ch-flow").inner_text()
+    assert "[START] el …" in page.locator(".ch-dataflow").inner_text()
     page.get_by_role("button", name="Let the data flow").click()
     page.clock.run_for(30_000)
-    assert page.locator(".ch-flow").inner_text() == ""
+    assert page.locator(".ch-dataflow").inner_text() == ""
     assert page.get_by_role("button", name="Let the data flow").is_visible()
 
 

@@ -21,10 +21,6 @@ def killed(kills: int, *options: str) -> dict[str, object]:
     return found
 
 
-def test_killed_trainings_resume_bit_for_bit() -> None:
-    assert killed(2, "--steps", "11")["kills"] == 2
-
-
 @pytest.mark.slow
 def test_two_hundred_kills() -> None:
     assert killed(200)["kills"] == 200

@@ -130,7 +130,7 @@ LESSONS = (
         "Several heads attend in parallel, each with its own projections, and their outputs are added.",
         MultiHeadAttention,
         "what-if",
-        {"text": KEYS, "off": '{"heads": ["decoder.1.cross:3"]}'},
+        {"text": KEYS, "off": '{"heads": ["decoder.2.cross:0"]}'},
     ),
     Lesson(
         "Positions",

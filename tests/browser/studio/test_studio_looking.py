@@ -112,11 +112,11 @@ def test_what_if_without_positions(go: Go) -> None:
     outputs = page.locator(".st-output")
     assert outputs.all_inner_texts() == ["El perro ve al gato."] * 2
     page.get_by_role("checkbox", name="Positions").check()
-    until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'El gato ve al perro.'")
+    until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'El perro ve al perro.'")
     before, after = map(float, page.locator(".st-loss").all_inner_texts())
     assert after > before
     again(page)
-    assert outputs.all_inner_texts() == ["El perro ve al gato.", "El gato ve al perro."]
+    assert outputs.all_inner_texts() == ["El perro ve al gato.", "El perro ve al perro."]
     assert page.get_by_role("checkbox", name="Positions").is_checked()
     page.get_by_role("button", name="Switch all on").click()
     until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'El perro ve al gato.'")

@@ -108,7 +108,7 @@ def test_an_error_is_shown_as_one_sentence(go: Go, studio_page: StudioPage) -> N
 def test_another_model_is_chosen(go: Go) -> None:
     page = go("play")
     settled(page)
-    page.get_by_label("Model").select_option("digits")
+    page.get_by_role("combobox", name="Model").select_option("digits")
     page.wait_for_selector(".st-pad")
     assert "model=digits" in page.url
     page.go_back()

@@ -40,8 +40,12 @@ def sanitizers(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip("the C compiler of this machine has no sanitizers")
 
 
+# Compiling takes long: the variant that this processor uses, and the others with the slow tests.
+VARIANTS = [*(pytest.param(each, marks=pytest.mark.slow) for each in variants()[:-1]), *variants()[-1:]]
+
+
 @pytest.mark.usefixtures("sanitizers")
-@pytest.mark.parametrize("variant", variants())
+@pytest.mark.parametrize("variant", VARIANTS)
 def test_native_code_reads_and_writes_only_its_memory(tmp_path: Path, variant: str) -> None:
     sources = (
         Path(__file__).with_name("kernels_test.c"),

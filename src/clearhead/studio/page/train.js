@@ -113,11 +113,11 @@ export function open(element, state, studio) {
 
   /** Show what is in the chosen file, and what looks wrong in it, before a run starts. */
   async function inspect() {
-    const { upload, task } = request;
-    if (!upload) return preview.replaceChildren();
+    if (!request.upload) return preview.replaceChildren();
+    const asked = checkAddress(request);
     try {
-      const found = await get(`/studio/api/runs/uploads/${encodeURIComponent(upload)}/check?task=${encodeURIComponent(task)}`);
-      if (upload === request.upload && task === request.task) preview.replaceChildren(report(found));
+      const found = await get(asked);
+      if (asked === checkAddress(request)) preview.replaceChildren(report(found)); // the form may ask for another by now
     } catch (error) {
       preview.replaceChildren(h("p", { class: "st-error", role: "alert" }, error.message));
     }
@@ -211,6 +211,11 @@ export function open(element, state, studio) {
       attention.close();
     },
   };
+}
+
+/** Where the server says what is in an uploaded file and whether it suits the task. */
+function checkAddress({ upload, task }) {
+  return `/studio/api/runs/uploads/${encodeURIComponent(upload)}/check?task=${encodeURIComponent(task)}`;
 }
 
 /** What an empty page says: what will be seen here. */

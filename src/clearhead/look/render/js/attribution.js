@@ -18,16 +18,19 @@ export function attribution(name, label, about) {
 
     function draw() {
       const answer = data.rows[data.query] ?? data.output;
-      title(view.heading, [data.image ? "the image" : data.text, data.output], `${data.model} · what “${visible(answer)}” rests on`);
+      const read = data.image ? "the image" : data.text;
+      title(view.heading, [read, data.output], `${data.model} · what “${visible(answer)}” rests on`);
       const answers = data.rows.map((word, row) => [String(row), `${row}: ${visible(word)}`]);
-      view.tools.replaceChildren(...(data.rows.length > 1 && options.onChange ? [menu("Answer", answers, String(data.query), pick)] : []));
+      const several = data.rows.length > 1 && options.onChange;
+      view.tools.replaceChildren(...(several ? [menu("Answer", answers, String(data.query), pick)] : []));
       const colours = view.palette();
       const most = extent(data.values) || 1;
       const signed = data.values.some((value) => value < 0);
       const paint = (value) => (signed ? colours.signed(value / most) : colours.share(value / most));
       const legend = signed && !data.image ? signedLegend(colours, most, ["against it", "for it"])
         : amountLegend(colours, ["nothing", `most: ${format(most)}`], 1, colours.share);
-      view.figure.replaceChildren(data.image ? picture(most) : text(colours, paint), legend, h("p", { class: "ch-note" }, about), strongest());
+      view.figure.replaceChildren(data.image ? picture(most) : text(colours, paint), legend,
+        h("p", { class: "ch-note" }, about), strongest());
       view.say("");
     }
 
@@ -40,7 +43,10 @@ export function attribution(name, label, about) {
       const word = (token, place) => {
         const fill = paint(data.values[place]);
         const say = () => view.say(`${visible(token)}: ${format(data.values[place])}`);
-        return h("span", { class: "ch-chip", dir: "auto", title: format(data.values[place]), style: { background: fill, color: colours.inkOn(fill) }, onpointerenter: say }, visible(token));
+        return h("span", {
+          class: "ch-chip", dir: "auto", title: format(data.values[place]), onpointerenter: say,
+          style: { background: fill, color: colours.inkOn(fill) },
+        }, visible(token));
       };
       return h("p", { class: "ch-chips ch-large-chips" }, data.tokens.map(word));
     }
@@ -58,8 +64,10 @@ export function attribution(name, label, about) {
     function strongest() {
       if (data.image) return "";
       const total = data.values.reduce((sum, value) => sum + Math.abs(value), 0) || 1;
-      const ranked = data.values.map((value, place) => [place, value]).sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
-      return h("div", {}, partLabel("The strongest, as a share of all"), shareList(ranked.map(([place, value], rank) => [visible(data.tokens[place]), value / total, rank === 0])));
+      const ranked = data.values.map((value, place) => [place, value])
+        .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
+      const shares = ranked.map(([place, value], rank) => [visible(data.tokens[place]), value / total, rank === 0]);
+      return h("div", {}, partLabel("The strongest, as a share of all"), shareList(shares));
     }
 
     return handle(view, (next, requested = { query: next.query }) => {

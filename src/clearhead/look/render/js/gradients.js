@@ -8,6 +8,7 @@ import { widget } from "./frame.js";
 export const FORMAT = "clearhead-gradients-1";
 
 export const mount = attribution("gradients", "Integrated gradients",
-  "Blue tokens made this answer likelier, red ones less likely. All numbers together are the difference to an empty input.");
+  "Blue tokens made this answer likelier, red ones less likely. " +
+  "All numbers together are the difference to an empty input.");
 
 export default widget(mount);

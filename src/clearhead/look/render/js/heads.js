@@ -21,7 +21,8 @@ const BESIDE = 880; // units; a wider element shows lines and matrix together
 const NOTES = {
   "encoder.self": "Each row is a word of the input. It may look at every word of the input.",
   "decoder.self": "Each row is the word that was just read. It may look at itself and at the words before it.",
-  "decoder.cross": "Each row is the word that is about to be written. What looks at the input is the decoder, which has read only the words before it.",
+  "decoder.cross": "Each row is the word that is about to be written. What looks at the input is the decoder, " +
+    "which has read only the words before it.",
 };
 const SIDES = { "decoder.cross": { query: "to be written", key: "is looked at" } };
 
@@ -49,7 +50,8 @@ export function mount(element, data, options = {}) {
     large = h("div", { class: "ch-large" });
     const share = attended.weights[0].length <= 4 ? "minmax(180px, 1fr)" : "minmax(240px, 1.4fr)";
     view.figure.style.setProperty("--ch-grid-share", share);
-    const small = h("div", {}, partLabel("Layers down, heads across"), grid.element, amountLegend(colours, ["weight 0", "weight 1"]));
+    const small = h("div", {}, partLabel("Layers down, heads across"), grid.element,
+      amountLegend(colours, ["weight 0", "weight 1"]));
     view.figure.replaceChildren(small, large);
     both = roomIn(large) >= BESIDE && attended.rows.length <= LINES_UP_TO;
     view.tools.replaceChildren(
@@ -64,7 +66,8 @@ export function mount(element, data, options = {}) {
     const head = { ...attended, weights: attended.weights[chosen.layer][chosen.head] };
     const width = Math.max(MIN_WIDTH, roomIn(large) / (both ? 2 : 1) - (both ? 24 : 0));
     const shapes = both ? ["lines", "matrix"] : [chosen.shape];
-    const drawn = shapes.map((shape) => (shape === "lines" ? drawLines(head, width) : drawMatrix(head, width, colours)).element);
+    const drawOne = (shape) => (shape === "lines" ? drawLines(head, width) : drawMatrix(head, width, colours));
+    const drawn = shapes.map((shape) => drawOne(shape).element);
     const name = h("strong", {}, `Layer ${chosen.layer}, head ${chosen.head}`);
     large.replaceChildren(partLabel(name), h("div", { class: "ch-pair" }, drawn),
       NOTES[chosen.kind] ? h("p", { class: "ch-note" }, NOTES[chosen.kind]) : "");
@@ -72,7 +75,8 @@ export function mount(element, data, options = {}) {
 
   function drawLines(head, width) {
     const onHover = (token) => hover(drawn, head, token ?? chosen.token);
-    const drawn = lines({ ...head, sides: SIDES[chosen.kind] }, width, { onHover, onPin: (token) => pin(drawn, head, token) });
+    const onPin = (token) => pin(drawn, head, token);
+    const drawn = lines({ ...head, sides: SIDES[chosen.kind] }, width, { onHover, onPin });
     onHover(null);
     return drawn;
   }

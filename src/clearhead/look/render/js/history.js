@@ -34,8 +34,9 @@ export function mount(element, data, options = {}) {
   function drawTools() {
     const focused = tools.contains(document.activeElement) ? document.activeElement.tagName : null;
     const write = (index) => `step ${data.steps[index].toLocaleString("en")}`;
+    const [sign, name] = timer ? ["pause", "Pause"] : ["play", "Play the training"];
     tools.replaceChildren(
-      h("span", { class: "ch-player" }, signButton(timer ? "pause" : "play", timer ? "Pause" : "Play the training", play)),
+      h("span", { class: "ch-player" }, signButton(sign, name, play)),
       slider("Attention of one held-out example at", data.steps.length - 1, chosen.step, write, show));
     if (focused) tools.querySelector(focused)?.focus();
   }
@@ -77,9 +78,11 @@ function lookAt({ steps, attention, model = "" }, evaluation) {
   const readable = (tokens) => tokens.map((token) => token.replaceAll("▁", " ").trim() || "·");
   const kinds = KINDS.filter((kind) => kind in attention).map((kind) => {
     const { rows, columns, weights } = attention[kind];
-    return [kind, { rows: readable(rows), columns: readable(columns), weights: weights[evaluation], causal: kind === "decoder.self" }];
+    const words = { rows: readable(rows), columns: readable(columns) };
+    return [kind, { ...words, weights: weights[evaluation], causal: kind === "decoder.self" }];
   });
-  return { format: "clearhead-look-1", model, text: `Step ${steps[evaluation].toLocaleString("en")}`, output: "", attention: Object.fromEntries(kinds) };
+  const text = `Step ${steps[evaluation].toLocaleString("en")}`;
+  return { format: "clearhead-look-1", model, text, output: "", attention: Object.fromEntries(kinds) };
 }
 
 export default widget(mount);

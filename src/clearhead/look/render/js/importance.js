@@ -12,29 +12,33 @@ export const FORMAT = "clearhead-importance-1";
 
 const MEANING = {
   gradient: "How strongly the loss reacts when a head is turned down a little: deep blue heads matter most.",
-  ablation: "How much the loss rises without the head: blue heads are needed, the model is better off without red ones.",
+  ablation: "How much the loss rises without the head: blue heads are needed, " +
+    "the model is better off without red ones.",
 };
 const NAMES = { "encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross-attention" };
 
 /** Show the importance of all heads in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
   let chosen = { ...options.chosen };
-  const view = frame(element, { name: "importance", label: "Importance of heads", draw, json: () => data, picture: () => view.figure }, options);
+  const saved = { json: () => data, picture: () => view.figure };
+  const view = frame(element, { name: "importance", label: "Importance of heads", draw, ...saved }, options);
 
   function draw() {
     const tables = byKind(data.heads);
     const [count, most] = [Object.keys(tables).length, extent(Object.values(data.heads)) || 1];
-    title(view.heading, ["Which heads matter"], `by ${data.method}, on held-out examples · loss of the whole model ${format(data.loss)}`);
+    title(view.heading, ["Which heads matter"],
+      `by ${data.method}, on held-out examples · loss of the whole model ${format(data.loss)}`);
     const colours = view.palette();
     const width = Math.max(260, roomIn(view.figure) / Math.min(count, roomIn(view.figure) > 900 ? 3 : 1) - 24);
-    const parts = Object.entries(tables).map(([kind, values]) => headTable({ name: NAMES[kind] ?? kind, values, most }, width, colours, {
+    const table = ([kind, values]) => headTable({ name: NAMES[kind] ?? kind, values, most }, width, colours, {
       chosen: chosen.kind === kind ? chosen : null,
       onHover: (place) => say(kind, values, place),
       onPick: (place) => pick(kind, place),
-    }));
+    });
     const legend = Object.values(data.heads).flat().some((value) => value < 0)
       ? signedLegend(colours, most) : amountLegend(colours, ["matters not", `most: ${format(most)}`]);
-    view.figure.replaceChildren(h("div", { class: "ch-pair" }, parts), legend, h("p", { class: "ch-note" }, MEANING[data.method] ?? ""));
+    view.figure.replaceChildren(h("div", { class: "ch-pair" }, Object.entries(tables).map(table)), legend,
+      h("p", { class: "ch-note" }, MEANING[data.method] ?? ""));
   }
 
   function pick(kind, place) {
@@ -44,7 +48,9 @@ export function mount(element, data, options = {}) {
   }
 
   function say(kind, values, place) {
-    if (place) view.say(`${NAMES[kind] ?? kind}, layer ${place.layer}, head ${place.head}: ${format(values[place.layer][place.head])}`);
+    if (!place) return;
+    const { layer, head } = place;
+    view.say(`${NAMES[kind] ?? kind}, layer ${layer}, head ${head}: ${format(values[layer][head])}`);
   }
 
   return handle(view, (next, requested = chosen) => {

@@ -13,7 +13,8 @@ export const FORMAT = "clearhead-induction-1";
 
 const SCORES = [["induction", "What followed"], ["previous", "The token before"], ["repeated", "The same token"]];
 const MEANING = {
-  induction: "to the token that came after the same token the first time. A head that is deep blue here repeats what it has read: an induction head.",
+  induction: "to the token that came after the same token the first time. " +
+    "A head that is deep blue here repeats what it has read: an induction head.",
   previous: "to the token just before. An induction head in a later layer builds on such a head.",
   repeated: "to the same token, where it stood the first time.",
 };
@@ -21,7 +22,8 @@ const MEANING = {
 /** Show the scores of all heads in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
   let chosen = { score: "induction", ...strongest(data), ...options.chosen };
-  const view = frame(element, { name: "induction", label: "Induction heads", draw, json: () => data, picture: () => view.figure }, options);
+  const saved = { json: () => data, picture: () => view.figure };
+  const view = frame(element, { name: "induction", label: "Induction heads", draw, ...saved }, options);
 
   function choose(part) {
     chosen = { ...chosen, ...part };
@@ -31,7 +33,8 @@ export function mount(element, data, options = {}) {
 
   function draw() {
     const gain = data.first - data.second;
-    title(view.heading, ["A random text, read twice"], `loss of a token ${format(data.first)} the first time, ${format(data.second)} the second` +
+    title(view.heading, ["A random text, read twice"],
+      `loss of a token ${format(data.first)} the first time, ${format(data.second)} the second` +
       ` · ${gain > 0.2 ? "the model has learned to repeat" : "the model hardly repeats"}`);
     const focused = view.tools.contains(document.activeElement);
     view.tools.replaceChildren(choice("Weight from each token to", SCORES, chosen.score, (score) => choose({ score })));
@@ -48,7 +51,8 @@ export function mount(element, data, options = {}) {
 
   function say(place) {
     const { layer, head } = place ?? chosen;
-    view.say(`Layer ${layer}, head ${head}: ${percent(data[chosen.score][layer][head])} of its weight; by chance it would be ${percent(data.chance)}.`);
+    const share = percent(data[chosen.score][layer][head]);
+    view.say(`Layer ${layer}, head ${head}: ${share} of its weight; by chance it would be ${percent(data.chance)}.`);
   }
 
   return handle(view, (next, requested = chosen) => {

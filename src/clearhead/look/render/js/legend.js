@@ -7,7 +7,8 @@ const STEPS = 41;
 
 /** A bar for amounts from 0 to `most`: "no weight" … "all the weight". */
 export function amountLegend(colours, [low, high], most = 1, shadeOf = colours.weight) {
-  return bar(Array.from({ length: STEPS }, (_, step) => shadeOf((step / (STEPS - 1)) * most)), low, high, "pale", "deep blue");
+  const shades = Array.from({ length: STEPS }, (_, step) => shadeOf((step / (STEPS - 1)) * most));
+  return bar(shades, low, high, "pale", "deep blue");
 }
 
 /** A bar for signed numbers from -most to most. */
@@ -19,5 +20,7 @@ export function signedLegend(colours, most, [low, high] = ["", ""]) {
 
 function bar(shades, low, high, first, last) {
   return h("div", { class: "ch-legend", role: "img", "aria-label": `Colours: ${first} is ${low}, ${last} is ${high}` },
-    h("span", {}, low), h("span", { class: "ch-shades" }, shades.map((background) => h("span", { style: { background } }))), h("span", {}, high));
+    h("span", {}, low),
+    h("span", { class: "ch-shades" }, shades.map((background) => h("span", { style: { background } }))),
+    h("span", {}, high));
 }

@@ -10,10 +10,13 @@ import { percent, visible } from "./numbers.js";
 
 export const FORMAT = "clearhead-lens-1";
 
+const MOVES = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }; // up, right
+
 /** Show the answers after each layer in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
   let chosen = validChoice(data, options.chosen ?? {});
-  const view = frame(element, { name: "lens", label: "Answers after each layer", draw, json: () => data, picture: () => view.figure }, options);
+  const saved = { json: () => data, picture: () => view.figure };
+  const view = frame(element, { name: "lens", label: "Answers after each layer", draw, ...saved }, options);
 
   function choose(next) {
     chosen = validChoice(data, next);
@@ -25,7 +28,8 @@ export function mount(element, data, options = {}) {
   function draw() {
     const colours = view.palette();
     const rows = data.layers.map((_, layer) => layer).reverse(); // the last layer at the top
-    title(view.heading, ["The answer takes shape"], `${data.layers.length - 1} layers · the likeliest next answer after each`);
+    title(view.heading, ["The answer takes shape"],
+      `${data.layers.length - 1} layers · the likeliest next answer after each`);
     const cell = (layer, token) => {
       const [answer, share] = data.layers[layer][token][0];
       const fill = colours.share(share);
@@ -37,17 +41,22 @@ export function mount(element, data, options = {}) {
         onkeydown: (event) => move(event, layer, token),
       }, visible(answer)));
     };
+    const row = (name, cells) => h("tr", {}, h("th", { scope: "row" }, name), cells);
+    const word = (token) => h("th", { scope: "col", dir: "auto" }, visible(token));
     const table = h("table", { class: "ch-lens-table" },
-      h("tbody", {}, rows.map((layer) => h("tr", {}, h("th", { scope: "row" }, nameOf(layer)), data.tokens.map((_, token) => cell(layer, token))))),
-      h("tfoot", {}, h("tr", {}, h("th", { scope: "row" }, "it has read"), data.tokens.map((token) => h("th", { scope: "col", dir: "auto" }, visible(token))))));
-    const shares = data.layers[chosen.layer][chosen.token].map(([answer, share], rank) => [visible(answer), share, rank === 0]);
-    view.figure.replaceChildren(h("div", { class: "ch-scroll" }, table), amountLegend(colours, ["0 %", "100 % likely"], 1, colours.share),
-      h("div", { class: "ch-detail" }, h("div", {}, partLabel(h("strong", {}, `${nameOf(chosen.layer)}, after “${visible(data.tokens[chosen.token])}”`)), shareList(shares))));
+      h("tbody", {}, rows.map((layer) => row(nameOf(layer), data.tokens.map((_, token) => cell(layer, token))))),
+      h("tfoot", {}, row("it has read", data.tokens.map(word))));
+    const answers = data.layers[chosen.layer][chosen.token];
+    const shares = answers.map(([answer, share], rank) => [visible(answer), share, rank === 0]);
+    const place = `${nameOf(chosen.layer)}, after “${visible(data.tokens[chosen.token])}”`;
+    view.figure.replaceChildren(h("div", { class: "ch-scroll" }, table),
+      amountLegend(colours, ["0 %", "100 % likely"], 1, colours.share),
+      h("div", { class: "ch-detail" }, h("div", {}, partLabel(h("strong", {}, place)), shareList(shares))));
     view.say(`The final answer is in place ${chosen.token + 1} from layer ${settled(data, chosen.token)} on.`);
   }
 
   function move(event, layer, token) {
-    const [up, right] = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[keyOf(event)] ?? [];
+    const [up, right] = MOVES[keyOf(event)] ?? [];
     if (up === undefined) return;
     event.preventDefault();
     choose({ layer: layer + up, token: token + right });

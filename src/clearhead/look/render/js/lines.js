@@ -31,7 +31,8 @@ export function lines(head, width, { onHover, onPin }) {
   const name = { class: "ch-lines", role: "group", "aria-label": "Attention as lines; arrow keys move between words" };
   const drawn = svg("g", {}, seen.map((line) => line.element));
   const groups = all.map((each) => each.group);
-  const element = sheet(plan.width, plan.height, name, heading(plan, "query", sides), heading(plan, "key", sides), drawn, groups);
+  const headings = ["query", "key"].map((side) => heading(plan, side, sides));
+  const element = sheet(plan.width, plan.height, name, headings, drawn, groups);
   element.addEventListener("pointerleave", () => onHover(null));
   return { element, isolate: (chosen) => isolate(element, seen, tokens, head.weights, chosen) };
 }

@@ -13,13 +13,14 @@ const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
 /**
  * The matrix of `head` {rows, columns, weights (T, S), visible (T, S)} in a given width: {element, isolate}.
  *
- * `onHover(cell)` gets the cell {query, key} under the pointer or reached by the arrow keys, or null; `onPick(cell)` the
- * one that was clicked. Numbers other than weights have their own `paint` (number -> colour), `write` (number -> text)
- * and `least`, the size below which a number is not written out.
+ * `onHover(cell)` gets the cell {query, key} under the pointer or reached by the arrow keys, or null; `onPick(cell)`
+ * the one that was clicked. Numbers other than weights have their own `paint` (number -> colour), `write` (number ->
+ * text) and `least`, the size below which a number is not written out.
  */
 export function matrix(head, width, colours, { onHover, onPick, paint = colours.weight, write = short, least = 0.05 }) {
   const plan = layout(head, width);
-  const cells = head.weights.flatMap((row, query) => row.flatMap((_, key) => cell(plan, head, { colours, paint, write, least }, query, key)));
+  const looks = { colours, paint, write, least };
+  const cells = head.weights.flatMap((row, query) => row.flatMap((_, key) => cell(plan, head, looks, query, key)));
   const rows = labels(head.rows, plan, rowLabel);
   const columns = labels(head.columns, plan, columnLabel);
   const square = { width: plan.cell, height: plan.cell, rx: 2 };

@@ -24,17 +24,23 @@ export function plot(curves, { width, height, x, y, ticks: named, at }) {
     ...(named ?? ticks(left, right, 6).map((value) => [value, value.toLocaleString("en")])).map(([value, text]) =>
       label(text, across(value), height - BOTTOM + 16, 12, { "text-anchor": "middle", class: "ch-quiet" })),
     label(x, (LEFT + width - RIGHT) / 2, height - 8, 12, { "text-anchor": "middle", class: "ch-quiet" }),
-    ...(at === undefined ? [] : [svg("line", { x1: across(at), x2: across(at), y1: TOP, y2: height - BOTTOM, class: "ch-marker" })]),
+    ...(at === undefined ? [] : [marker(across(at), height)]),
   ];
   const drawn = curves.map((curve, number) => line(curve, curve.shade ?? number, across, up));
-  const picture = sheet(width, height, { class: "ch-plot", role: "img", "aria-label": `${y} by ${x}: ${describe(curves)}` }, grid, drawn);
-  return h("div", {}, picture, legend(curves));
+  const name = { class: "ch-plot", role: "img", "aria-label": `${y} by ${x}: ${describe(curves)}` };
+  return h("div", {}, sheet(width, height, name, grid, drawn), legend(curves));
+}
+
+function marker(x, height) {
+  return svg("line", { x1: x, x2: x, y1: TOP, y2: height - BOTTOM, class: "ch-marker" });
 }
 
 function line({ points, dots = false }, number, across, up) {
-  const path = points.map(([x, y], place) => `${place ? "L" : "M"}${across(x).toFixed(1)},${up(y).toFixed(1)}`).join("");
+  const step = ([x, y], place) => `${place ? "L" : "M"}${across(x).toFixed(1)},${up(y).toFixed(1)}`;
+  const path = points.map(step).join("");
   const shade = SHADES[number % SHADES.length];
-  const marks = dots || points.length === 1 ? points.map(([x, y]) => svg("circle", { cx: across(x), cy: up(y), r: 3.5, class: shade })) : [];
+  const dot = ([x, y]) => svg("circle", { cx: across(x), cy: up(y), r: 3.5, class: shade });
+  const marks = dots || points.length === 1 ? points.map(dot) : [];
   return svg("g", {}, svg("path", { d: path, class: `ch-line ${shade}` }), marks);
 }
 
@@ -45,7 +51,8 @@ function legend(curves) {
 }
 
 function describe(curves) {
-  return curves.map(({ name, points }) => `${name} ends at ${points.length ? format(points.at(-1)[1]) : "nothing"}`).join(", ");
+  const end = (points) => (points.length ? format(points.at(-1)[1]) : "nothing");
+  return curves.map(({ name, points }) => `${name} ends at ${end(points)}`).join(", ");
 }
 
 function bounds(values) {
@@ -58,5 +65,6 @@ function ticks(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((each) => each * power >= rough) * power;
   const first = Math.ceil(low / step) * step;
-  return Array.from({ length: Math.floor((high - first) / step) + 1 }, (_, place) => Number((first + place * step).toPrecision(12)));
+  const length = Math.floor((high - first) / step) + 1;
+  return Array.from({ length }, (_, place) => Number((first + place * step).toPrecision(12)));
 }

@@ -16,22 +16,27 @@ const WIDEST = 760; // units
 
 /** Show positions in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
-  const view = frame(element, { name: "positions", label: "Positions", draw, json: () => data, picture: () => view.figure }, options);
+  const saved = { json: () => data, picture: () => view.figure };
+  const view = frame(element, { name: "positions", label: "Positions", draw, ...saved }, options);
 
   function draw() {
     const { scheme, vectors, by_distance: byDistance, products } = data;
-    title(view.heading, [data.title ?? `${scheme} positions`], vectors ? `${vectors.length} positions, each a vector of ${vectors[0].length} numbers`
+    title(view.heading, [data.title ?? `${scheme} positions`], vectors
+      ? `${vectors.length} positions, each a vector of ${vectors[0].length} numbers`
       : `${scheme}: applied inside the heads, so there are no vectors; shown is the effect of the distance on a score`);
     const colours = view.palette();
     const room = roomIn(view.figure);
     const size = Math.min(WIDEST, Math.max(260, room > 760 ? (room - 40) / 2 : room));
     const table = vectors ?? products[0];
     const axes = vectors ? "rows: positions, columns: vector entries" : "rows: queries, columns: keys";
-    const curves = byDistance.slice(0, HEADS).map((values, head) =>
-      ({ name: byDistance.length > 1 ? `head ${head}` : "", points: values.map((value, distance) => [distance, value]) }));
+    const curves = byDistance.slice(0, HEADS).map((values, head) => ({
+      name: byDistance.length > 1 ? `head ${head}` : "",
+      points: values.map((value, distance) => [distance, value]),
+    }));
     view.figure.replaceChildren(
       h("div", {}, partLabel(axes), heatmap(table, size, colours, view.say), signedLegend(colours, extent(table) || 1)),
-      h("div", {}, partLabel("dot product of two positions by their distance"), plot(curves, { width: size, height: 300, x: "distance", y: "mean product" })));
+      h("div", {}, partLabel("dot product of two positions by their distance"),
+        plot(curves, { width: size, height: 300, x: "distance", y: "mean product" })));
     view.say("Point at the heatmap to read a number.");
   }
 

@@ -20,15 +20,20 @@ const PLOTS = [
 export function mount(element, data, options = {}) {
   const last = () => data.plain.length - 1;
   let size = clamp(options.chosen?.size ?? Math.ceil(last() * 0.75), 0, last());
-  const view = frame(element, { name: "scaling", label: "The scale", draw, json: () => data, picture: () => view.figure }, options);
+  const saved = { json: () => data, picture: () => view.figure };
+  const view = frame(element, { name: "scaling", label: "The scale", draw, ...saved }, options);
 
   function draw() {
-    title(view.heading, ["q · k", "q · k / √d"], `random queries over ${data.keys} random keys, before any training`);
-    view.tools.replaceChildren(slider("Size of a key d", last(), size, (index) => String(data.plain[index].size), (index) => {
-      size = index;
-      options.onChange?.({ size });
-      drawPlots();
-    }));
+    title(view.heading, ["q · k", "q · k / √d"],
+      `random queries over ${data.keys} random keys, before any training`);
+    const write = (index) => String(data.plain[index].size);
+    view.tools.replaceChildren(slider("Size of a key d", last(), size, write, choose));
+    drawPlots();
+  }
+
+  function choose(index) {
+    size = index;
+    options.onChange?.({ size });
     drawPlots();
   }
 
@@ -42,8 +47,9 @@ export function mount(element, data, options = {}) {
       plot([curve(data.plain, "without the scale", field, 1), curve(data.scaled, "with the scale", field, 0)],
         { width, height: 260, x: "size of a key, d", y: name, ticks, at: Math.log2(data.plain[size].size) }))));
     const [plain, scaled] = [data.plain[size], data.scaled[size]];
-    view.say(`Keys of ${plain.size} numbers: without the scale the strongest key gets ${percent(plain.largest)} of the weight and ` +
-      `the scores vary by ${format(plain.variance)}; with it ${percent(scaled.largest)} and ${format(scaled.variance)}.`);
+    view.say(`Keys of ${plain.size} numbers: without the scale the strongest key gets ${percent(plain.largest)} ` +
+      `of the weight and the scores vary by ${format(plain.variance)}; ` +
+      `with it ${percent(scaled.largest)} and ${format(scaled.variance)}.`);
   }
 
   return handle(view, (next, requested = { size }) => {

@@ -11,7 +11,9 @@ const MAX_WIDTH = 620; // units
 export function headTable({ name, values, most = extent(values) || 1 }, width, colours, { onHover, onPick, chosen }) {
   const signed = values.flat().some((value) => value < 0);
   const head = {
-    rows: values.map((_, layer) => `layer ${layer}`), columns: values[0].map((_, number) => `head ${number}`), weights: values,
+    rows: values.map((_, layer) => `layer ${layer}`),
+    columns: values[0].map((_, number) => `head ${number}`),
+    weights: values,
   };
   const place = (cell) => cell && { layer: cell.query, head: cell.key };
   const drawn = matrix(head, Math.min(width, MAX_WIDTH), colours, {

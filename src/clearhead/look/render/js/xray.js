@@ -41,7 +41,7 @@ export function mount(element, data, options = {}) {
   const zoom = h("div", { class: "ch-zoom", role: "group", "aria-label": "Zoom" },
     button("+", () => zoomBy(1.6), "Zoom in"), button("−", () => zoomBy(1 / 1.6), "Zoom out"),
       button("⌂", () => fly({ node: "" }), "The whole model"));
-  const flowLine = h("p", { class: "ch-flow", role: "status" });
+  const flowLine = h("p", { class: "ch-dataflow", role: "status" });
   const stage = h("div", { class: "ch-stage" }, canvas, crumbs, zoom, flowLine);
   const panel = h("aside", { class: "ch-panel", "aria-live": "off" });
   const saved = { json: () => data, picture: () => view.figure };
