@@ -18,11 +18,7 @@ VIEWS = [
 SAVING = ["play", "heads", "words"]  # those of the page, and one of the package's views
 AXE = Path(__file__).parents[1] / "vendor" / "axe.min.js"
 VIOLATIONS = """async () => {
-<<<<<<< HEAD
   await Promise.allSettled(document.getAnimations().map((each) => each.finished)); // colours still change
-=======
-  await Promise.allSettled(document.getAnimations().map((each) => each.finished)); // colours change slowly
->>>>>>> js
   const options = { runOnly: ["wcag2a", "wcag2aa"], resultTypes: ["violations"] };
   const { violations } = await axe.run(document, options);
   return violations.filter(({ impact }) => ["serious", "critical"].includes(impact))
