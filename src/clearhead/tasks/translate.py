@@ -183,7 +183,7 @@ class Translator(GeneratingPredictor, task=Translate):
     verb = "translate"
     example_inputs = (
         "She has a red car.",
-        "The dog sees the cat.",
+        "A dog sees a cat.",
         "we are eating bread",
         "I'm not hungry yet.",
         "The animal didn't cross the street because it was too tired.",

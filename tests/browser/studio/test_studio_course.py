@@ -73,7 +73,7 @@ def test_a_change_is_undone_and_a_head_is_handed_on(go: Go) -> None:
 def test_again_answers_the_text_that_stands_in_the_field(go: Go) -> None:
     page = go(f"play?{CAR}")
     settled(page)
-    page.get_by_label("Text").fill("The dog sees the cat.")
+    page.get_by_label("Text").fill("A dog sees a cat.")
     page.get_by_role("button", name="Answer again").click()
     until(page, "document.querySelector('.ch-heading')?.innerText.includes('dog')")
 

@@ -107,19 +107,19 @@ def test_image_as_it_is_drawn(go: Go) -> None:
 
 
 def test_what_if_without_positions(go: Go) -> None:
-    page = go(link("what-if", text="The dog sees the cat."))
+    page = go(link("what-if", text="A dog sees a cat."))
     settled(page)
     outputs = page.locator(".st-output")
-    assert outputs.all_inner_texts() == ["El perro ve al gato."] * 2
+    assert outputs.all_inner_texts() == ["Un perro ve un gato."] * 2
     page.get_by_role("checkbox", name="Positions").check()
-    until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'El perro ve al perro.'")
+    until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'Un gato ve un perro.'")
     before, after = map(float, page.locator(".st-loss").all_inner_texts())
     assert after > before
     again(page)
-    assert outputs.all_inner_texts() == ["El perro ve al gato.", "El perro ve al perro."]
+    assert outputs.all_inner_texts() == ["Un perro ve un gato.", "Un gato ve un perro."]
     assert page.get_by_role("checkbox", name="Positions").is_checked()
     page.get_by_role("button", name="Switch all on").click()
-    until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'El perro ve al gato.'")
+    until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'Un perro ve un gato.'")
     page.get_by_role("checkbox", name="decoder.1.cross, head 2").check()
     page.get_by_role("checkbox", name="encoder.1", exact=True).check()
     until(page, "document.querySelector('.ch-what-if')?.innerText.includes('decoder.1.cross head 2')")

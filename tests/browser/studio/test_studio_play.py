@@ -12,7 +12,7 @@ from clearhead.serve.registry import Service
 
 from .conftest import Go, StudioPage, draw_seven, settled, until
 
-TEXT = "The dog sees the cat."
+TEXT = "A dog sees a cat."
 
 
 def answer(page: Any) -> str:

@@ -33,7 +33,7 @@ export const LESSONS = [
     question: "How many words can the first row look at?",
     options: ["None", "One: itself", "All of them"], answer: 1,
     why: "Nothing stands before the first word, and what comes later is hidden. Its whole weight goes to itself." },
-  { title: "Life without positions", at: ["what-if", { text: "The dog sees the cat.", off: at({ positions: true }) }],
+  { title: "Life without positions", at: ["what-if", { text: "A dog sees a cat.", off: at({ positions: true }) }],
     text: ["Attention compares vectors. It does not know which word came first.",
       "That is why a model adds the position of each word, or turns queries and keys by an angle that depends on it.",
       "Here the positions are switched off. On the left is the translation of the whole model, on the right that without positions."],

@@ -20,7 +20,7 @@ export const STOPS = [
     text: "Without the scale the scores are several times larger, and the softmax almost picks a single key. Compare the loss with the original." },
   { at: ["positions", { base: "10000", width: "64" }], name: "The position of a word",
     text: "Attention by itself ignores order. Waves of many lengths distinguish the positions, and their dot product falls with the distance. Move the base N." },
-  { at: ["what-if", { text: "The dog sees the cat.", off: '{"positions":true}' }], name: "Without positions",
+  { at: ["what-if", { text: "A dog sees a cat.", off: '{"positions":true}' }], name: "Without positions",
     text: "With the positions switched off the model still has all the words, but not their order: it cannot know who sees whom." },
   { at: ["beam", { text: CAR }], name: "Beam search",
     text: "The most probable next word does not always lead to the most probable sentence. A beam search keeps several prefixes; dropped ones can be shown." },
