@@ -122,10 +122,12 @@ def results(kind: str, path: Path, work: Work, peers: bool) -> Iterator[Measurem
 
 
 def our_turn(path: Path, work: Work, engine: str) -> Turn:
-    """One turn of ours, through the token loop that everything uses."""
+    """One turn of ours, through the token loop that everything uses, but without guesses from the text before:
+    llama.cpp makes none here, and every token shall take a step."""
     model = LanguageModel.load(path, engine)
     ids = prompt_of(model.tokenizer.encode(TEXT), work.prompt)
     stepper = model.engines.stepper()
+    vars(stepper)["rewind"] = None  # without it no guess is made
     settings = Settings(max_tokens=work.tokens, temperature=0.0)
     return lambda: generate(stepper, stepper.start(), Prompts([ids]), settings)
 
