@@ -56,7 +56,7 @@ def test_what_cannot_be_averaged_is_one_sentence() -> None:
     trained("other", [(source.upper(), target) for source, target in PAIRS])
     with pytest.raises(RunError, match=r"^one and wider are different networks: .*inner.* is \(13,.*\) and \(17,"):
         merge(Path("one"), Path("new"), Path("wider"))
-    with pytest.raises(RunError, match=r"^one and other have different tokenizers; only trainings with one can"):
+    with pytest.raises(RunError, match=r"^one and other have different tokenizers; only trainings with the same"):
         merge(Path("one"), Path("new"), Path("other"))
     with pytest.raises(ConfigError, match=r"^--share 1\.5: it is the part of one in the mean, from 0 to 1"):
         merge(Path("one"), Path("new"), Path("one"), 1.5)

@@ -41,7 +41,7 @@ def merge(run: Path, out: Path, other: Path | None = None, share: float = 0.5) -
         if not 0 <= share <= 1:
             raise ConfigError(f"--share {share:g}: it is the part of {run} in the mean, from 0 to 1")
         second = Run.open(find(other))
-        _check_vocabulary(source, second)
+        _check_vocabulary(run, source, other, second)
         theirs, _ = load_weights(second, run_config(second))
         _check_shapes(run, weights, other, theirs)
         weights = {name: torch.lerp(theirs[name].float(), mine.float(), share) for name, mine in weights.items()}
@@ -53,11 +53,11 @@ def merge(run: Path, out: Path, other: Path | None = None, share: float = 0.5) -
         save_weights(Run(place), config, weights, meta)
 
 
-def _check_vocabulary(one: Run, other: Run) -> None:
+def _check_vocabulary(run: Path, mine: Run, other: Path, theirs: Run) -> None:
     """The same row of the embedding must mean the same token."""
-    first, second = (run.file("tokenizer.json") for run in (one, other))
+    first, second = (each.file("tokenizer.json") for each in (mine, theirs))
     if first.is_file() and second.is_file() and first.read_bytes() != second.read_bytes():
-        raise RunError(f"{one.path} and {other.path} have different tokenizers; only trainings with one can be merged")
+        raise RunError(f"{run} and {other} have different tokenizers; only trainings with the same one can be merged")
 
 
 def _check_shapes(run: Path, mine: Mapping[str, Tensor], other: Path, theirs: Mapping[str, Tensor]) -> None:

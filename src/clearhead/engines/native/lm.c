@@ -13,6 +13,7 @@
 
 #include "attention.h"
 #include "multiply.h"
+#include "norm.h"
 #include "pack.h"
 #include "threads.h"
 
@@ -44,19 +45,6 @@ typedef struct {
 } Work;
 
 /* --- parts --- */
-
-static void normalise(const Norm *norm, float *y, const float *x, int dim) {
-    float mean = 0, square = 0;
-    if (norm->kind == LAYER_NORM) {
-        for (int i = 0; i < dim; i++) mean += x[i];
-        mean /= dim;
-    }
-    for (int i = 0; i < dim; i++) square += (x[i] - mean) * (x[i] - mean);
-    float factor = 1.0f / sqrtf(square / dim + norm->eps);
-    for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) * factor * norm->gain[i];
-    if (norm->shift)
-        for (int i = 0; i < dim; i++) y[i] += norm->shift[i];
-}
 
 /* The same memory for vectors of another size. */
 static Prepared sized(Prepared memory, int in) { return memory.in = in, memory; }

@@ -12,6 +12,7 @@
 #include "clearhead.h"
 #include "embed.h"
 #include "linear.h"
+#include "norm.h"
 
 typedef struct {
     int64_t list, slot;            /* where its list begins; the slot of its own key and value */
@@ -52,19 +53,6 @@ int EXPORT(group)(void) {
 }
 
 /* --- norms and residual connections --- */
-
-static void normalise(const Norm *norm, float *y, const float *x, int dim) {
-    float mean = 0, square = 0;
-    if (norm->kind == LAYER_NORM) {
-        for (int i = 0; i < dim; i++) mean += x[i];
-        mean /= dim;
-    }
-    for (int i = 0; i < dim; i++) square += (x[i] - mean) * (x[i] - mean);
-    float factor = 1.0f / sqrtf(square / dim + norm->eps);
-    for (int i = 0; i < dim; i++) y[i] = (x[i] - mean) * factor * norm->gain[i];
-    if (norm->shift)
-        for (int i = 0; i < dim; i++) y[i] += norm->shift[i];
-}
 
 /* The input of a sublayer, ready for the product f: x itself, or its norm. */
 static const float *sublayer_input(const Worker *worker, Pass *p, const Residual *residual, const Linear *f) {
