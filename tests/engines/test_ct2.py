@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.optional import optional
 
 from clearhead.decode import Hypothesis, Prompts, Settings, SpecialTokens, generate, generate_batch
 from clearhead.engines import ct2
@@ -16,7 +17,7 @@ from clearhead.run import Sizes
 from clearhead.tasks import TASKS
 from clearhead.tasks.base.network import build_network
 
-library = pytest.importorskip("ctranslate2")
+library = optional("ctranslate2")
 
 V = 37
 SPECIAL = SpecialTokens(pad=0, start=2, stop=3)

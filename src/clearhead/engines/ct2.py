@@ -234,7 +234,7 @@ class Ct2Engine:
 
 def _unsupported_settings(settings: Settings, translates: bool) -> Iterator[str]:
     """The settings that the library lacks or implements differently."""
-    for name in ("coverage_penalty", "min_p"):
+    for name in ("coverage_penalty", "min_p", "presence_penalty", "frequency_penalty"):
         if value := getattr(settings, name):
             yield f"{name}={value}"
     if settings.beam_groups > 1:

@@ -7,7 +7,7 @@ them are rounded to bytes, except by `exact`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -28,10 +28,12 @@ from clearhead.decode import (
     generate_batch,
     stream_tokens,
 )
+from clearhead.engines.native.encoder import NativeEncoder
 from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.native.library import cores, library_problem, load_library
-from clearhead.engines.native.lm import LmEngine
+from clearhead.engines.native.lm import CACHE_TYPES, LmEngine
 from clearhead.errors import ConfigError, EngineError, nearest
+from clearhead.models.classifier import EncoderModel
 from clearhead.models.lm import LanguageModel
 from clearhead.nn.quantised import NAMES, Quantised, can_quantise, quantise
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from clearhead.engines.ct2 import Ct2Engine
 
 ENGINES = ("auto", "torch", "compiled", "exact", "ct2")
+MOST_TOKENS = 8192  # places of the batches whose vectors are held at once
 INT8_SAMPLE = 32  # texts on which the loss of int8 weights is measured
 
 
@@ -79,9 +82,11 @@ class Engines:
     folder: Path | None = None  # where a converted model may be kept
     on_note: Callable[[str], None] = lambda _note: None
     quantise: str | None = None  # q8 or q4: the matrices of a language model are rounded; int8 is another name of q8
+    cache_type: str | None = None  # f32, f16 or int8: how keys and values are kept beside quantised weights
     stored: StoredWeights | None = None  # where the weights come from; None: the network has them
     _int8_texts: int = field(default=0, init=False)  # texts on which the loss of int8 was reported
     _native: NativeEngine | None = field(default=None, init=False)
+    _encoder: NativeEncoder | None = field(default=None, init=False)
     _ct2: Ct2Engine | None = field(default=None, init=False)
     _loaded: list[tuple[int, ...]] = field(default_factory=list, init=False)
 
@@ -94,7 +99,15 @@ class Engines:
             self._check_quantise(self.quantise)
         elif self.int8 and self.engine != "ct2" and isinstance(self.network, LanguageModel):
             self._quantise_to_bytes(self.network)
+        if self.cache_type is not None:
+            self._check_cache_type(self.cache_type)
         self._loaded = _fingerprint(self.network)
+
+    def _check_cache_type(self, name: str) -> None:
+        if name not in CACHE_TYPES:
+            raise ConfigError(f"unknown cache_type={name}; {nearest(name, CACHE_TYPES)}")
+        if self.quantise is None and not self._has_blocks and name != "f32":
+            raise ConfigError(f"cache_type={name} is for quantised language models; add quantise=q8 or q4")
 
     def _check_quantise(self, name: str) -> None:
         if name not in NAMES:
@@ -185,6 +198,45 @@ class Engines:
             self._native = self._make_native(native_only)
         return self._native or self._whole_network()
 
+    def apply(self, ids: Tensor) -> Tensor:
+        """The output of a network for padded texts (B, T), its text encoder by native code where there is one."""
+        network: Any = self._whole_network()
+        encoder = self._text_encoder(network)
+        found: Tensor = network(ids) if encoder is None else network.head(encoder(ids), ids)
+        return found
+
+    def apply_all(self, batches: Iterable[Tensor]) -> Iterator[Tensor]:
+        """`apply` of batch after batch; native code reads several at once."""
+        waiting = list[Tensor]()
+        for ids in batches:
+            waiting.append(ids)
+            if sum(each.shape[:2].numel() for each in waiting) >= MOST_TOKENS:
+                yield from self._apply_together(waiting)
+                waiting.clear()
+        yield from self._apply_together(waiting)
+
+    def _apply_together(self, batches: Sequence[Tensor]) -> list[Tensor]:
+        network: Any = self._whole_network()
+        encoder = self._text_encoder(network)
+        if encoder is None or not batches:
+            return [network(ids) for ids in batches]
+        return [network.head(states, ids) for states, ids in zip(encoder.encode_all(batches), batches, strict=True)]
+
+    def encode(self, ids: Tensor) -> Tensor:
+        """What the text encoder of a network makes of padded texts: (B, T) -> (B, T, D)."""
+        network: Any = self._whole_network()
+        found: Tensor = (self._text_encoder(network) or network.encoder)(ids)
+        return found
+
+    def _text_encoder(self, network: Any) -> NativeEncoder | None:
+        """The encoder as native code; None where there is none, or the network has changed since it was loaded."""
+        if self.engine not in ("auto", "compiled") or not isinstance(network, EncoderModel) or self.network_changed:
+            return None
+        library = load_library()
+        if self._encoder is None and library is not None and not NativeEncoder.unsupported_features(network.encoder):
+            self._encoder = NativeEncoder(network.encoder, library, int8=self.int8)
+        return self._encoder
+
     @property
     def _has_blocks(self) -> bool:
         return self.stored is not None and self.stored.has_blocks
@@ -198,7 +250,8 @@ class Engines:
         if self._has_blocks or self.quantise is not None:
             reasons, library = LmEngine.unsupported_features(self.network), load_library()
             if library is not None and not reasons:
-                return LmEngine(self.network, library, self._matrices(), exact=self.engine == "exact")
+                exact = self.engine == "exact"
+                return LmEngine(self.network, library, self._matrices(), exact=exact, cache_type=self.cache_type)
             why = reasons[0] if reasons else str(library_problem())
             if self.quantise is not None:
                 raise EngineError(f"quantise={self.quantise} cannot be had for this model: {why}; leave it out")
@@ -244,11 +297,17 @@ def _fingerprint(network: Any) -> list[tuple[int, ...]]:
     Objects are compared by id, which is cheap enough for every call: all of them live as long as the network does.
     torch counts the changes in place of a tensor in `_version`.
     """
-    modules = []
-    for module in network.modules():
+    found: list[tuple[int, ...]] = []
+    waiting: list[nn.Module] = [network]
+    while waiting:  # a plain walk: `modules()` and `parameters()` take several times as long
+        module = waiting.pop()
         patched = (id(each) for each in vars(module).values() if callable(each))  # a replaced `forward`, for example
-        modules.append((id(module), len(module._forward_hooks), len(module._forward_pre_hooks), *patched))
-    return [*modules, *((id(weight), weight._version) for weight in network.parameters() if not weight.is_inference())]
+        found.append((id(module), len(module._forward_hooks), len(module._forward_pre_hooks), *patched))
+        for weight in module._parameters.values():
+            if weight is not None and not weight.is_inference():
+                found.append((id(weight), weight._version))
+        waiting += (part for part in module._modules.values() if part is not None)
+    return found
 
 
 def int8_loss(

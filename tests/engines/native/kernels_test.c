@@ -1,22 +1,9 @@
 /* Native code under AddressSanitizer and UBSan: every array is exactly as large as it must be, so whatever is read or
-   written beyond one ends the program. Products are compared with their definition, and a greedy search with its steps.
-   test_sanitizers.py compiles and runs it once for each variant.                                                     */
+   written beyond one ends the program. Products are compared with their definition, a greedy search with its steps, and
+   texts together with each alone. test_sanitizers.py compiles and runs it once for each variant.                     */
 
+#include "expect.h"
 #include "linear.h"
-#include <stdio.h>
-
-static uint32_t seed = 7;
-
-static float uniform(void) { /* -1 … 1 */
-    seed = seed * 1664525u + 1013904223u;
-    return (float)(seed >> 8) / (1 << 23) - 1.0f;
-}
-
-static void expect(int holds, const char *what) {
-    if (holds) return;
-    fprintf(stderr, "wrong: %s\n", what);
-    exit(1);
-}
 
 static float *random_floats(int64_t count) {
     float *made = malloc(sizeof(float) * count);
@@ -181,6 +168,25 @@ static void check_search(int bytes, int beams, int threads) {
     free(tokens), free(lengths), free(logprobs), free(scores), free_model(&m);
 }
 
+/* Many texts end to end, in parts and threads, have the states that each has by itself. */
+static void check_texts(int bytes, int causal, int threads) {
+    enum { TEXTS = 61, LONGEST = 23 };
+    Model m;
+    int32_t begins[TEXTS + 1] = {0};
+    make_model(&m, bytes, LONGEST);
+    for (int i = 0; i < TEXTS; i++) begins[i + 1] = begins[i] + 1 + 7 * i % LONGEST;
+    size_t size = sizeof(float) * begins[TEXTS] * D;
+    float *alone = random_floats((int64_t)begins[TEXTS] * D), *together = malloc(size);
+    memcpy(together, alone, size);
+    expect(EXPORT(encode)(&m.stack, together, begins, TEXTS, causal, threads) == 0, "texts together");
+    for (int i = 0; i < TEXTS; i++) {
+        int32_t own[] = {0, begins[i + 1] - begins[i]};
+        expect(EXPORT(encode)(&m.stack, alone + begins[i] * D, own, 1, causal, 1) == 0, "a text alone");
+    }
+    expect(!memcmp(alone, together, size), "the states of a text do not depend on its neighbours");
+    free(alone), free(together), free_model(&m);
+}
+
 int main(void) {
     int inputs[] = {1, 7, 33}, outputs[] = {1, 19, 67}, tokens[] = {1, 5, 13, 29};
     for (int bytes = 0; bytes < 2; bytes++)
@@ -189,6 +195,7 @@ int main(void) {
                 for (int o = 0; o < 3; o++)
                     for (int t = 0; t < 4; t++) check_product(inputs[i], outputs[o], tokens[t], bytes, threads);
             check_search(bytes, 1, threads), check_search(bytes, 3, threads);
+            check_texts(bytes, 0, threads), check_texts(bytes, 1, threads);
         }
     return 0;
 }

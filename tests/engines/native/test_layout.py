@@ -6,11 +6,12 @@ import ctypes
 
 import pytest
 
-from clearhead.engines.native import layout
-from clearhead.engines.native.layout import STRUCTURES
+from clearhead.engines.native import layout, lm
 from clearhead.engines.native.library import load_library
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
+
+STRUCTURES = (*layout.STRUCTURES, *lm.STRUCTURES)
 
 
 class CFieldInfo(ctypes.Structure):
@@ -44,6 +45,7 @@ def test_every_field_is_where_c_has_it() -> None:
     assert mirrored == fields_in_c()
 
 
-def test_every_structure_of_layout_is_compared() -> None:
-    found = {each for each in vars(layout).values() if isinstance(each, type) and issubclass(each, ctypes.Structure)}
+def test_every_structure_is_compared() -> None:
+    names = (*vars(layout).values(), *vars(lm).values())
+    found = {each for each in names if isinstance(each, type) and issubclass(each, ctypes.Structure)}
     assert found == set(STRUCTURES)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from tests.engines.small import VOCABULARY, make, native_of, sources
 
+from clearhead.decode.pool import batch_pool
 from clearhead.engines.native import library
 from clearhead.engines.native.library import FOLDER, load_library
 from clearhead.errors import ConfigError
@@ -179,3 +180,17 @@ def test_a_search_is_measured_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
             now[0] += 3.0 if trial.threads == 4 else 2.0
     with found.choose(rows=9) as trial:
         assert trial.threads == 4
+
+
+def test_a_batch_that_has_others_beside_it_keeps_to_one_thread() -> None:
+    found = library.ThreadChooser(most=4)
+
+    def threads() -> list[int]:
+        chosen = []
+        for _ in range(2 * library.TRIALS):
+            with found.choose(16) as trial:
+                chosen.append(trial.threads)
+        return chosen
+
+    assert batch_pool(2).submit(threads).result() == [1] * 2 * library.TRIALS
+    assert set(threads()) == {1, 4}  # elsewhere both are tried

@@ -18,7 +18,7 @@ from torch import Tensor
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.engines.engine import Engines
 from clearhead.engines.native import library as native
-from clearhead.engines.native.lm import STRUCTURES, CMatrix, LmEngine, SeenHead, aligned_zeros
+from clearhead.engines.native.lm import CACHE_TYPES, REFUSALS, CMatrix, LmEngine, SeenHead, aligned_zeros
 from clearhead.errors import ConfigError, ShapeError, TextError
 from clearhead.nn.quantised import FORMATS, Quantised, quantise
 
@@ -32,6 +32,17 @@ MORE_PARTS: tuple[tuple[str, ...], ...] = (
     ("model.feed_forward=geglu_tanh", "model.layer_windows=2,5", "model.local_base=100", "model.positions=rotary"),
     ("model.feed_forward=quick_gelu", "model.dim=45", "model.key_dim=20", "model.value_dim=70"),
 )
+
+
+BLOCKS = (
+    "model.dim=64",
+    "model.heads=4",
+    "model.kv_heads=2",
+    "model.inner=96",
+    "model.norm=rms",
+    "model.placement=before",
+)
+LLAMA = (*BLOCKS, "model.feed_forward=swiglu", "model.positions=rotary", "model.bias=false")
 
 
 def variants() -> list[str]:
@@ -147,17 +158,6 @@ def test_every_position_scheme_in_every_variant(positions: str, library: Any) ->
         assert torch.allclose(steps(engine, ids, *lengths), expected, atol=2e-5 * float(expected.abs().max()))
 
 
-BLOCKS = (
-    "model.dim=64",
-    "model.heads=4",
-    "model.kv_heads=2",
-    "model.inner=96",
-    "model.norm=rms",
-    "model.placement=before",
-)
-LLAMA = (*BLOCKS, "model.feed_forward=swiglu", "model.positions=rotary", "model.bias=false")
-
-
 def rounded_model(format: str) -> tuple[Any, dict[str, Quantised]]:
     """A small llama, and its matrices in blocks; the network has what they stand for."""
     network = make("lm", *LLAMA)
@@ -184,13 +184,117 @@ def test_a_quantised_model_is_the_dequantised_one(format: str, threads: int, lib
     assert not torch.equal(fast, exact)
 
 
-def test_threads_and_parts_change_no_bit_of_the_fast_mode() -> None:
+@pytest.mark.parametrize("cache_type", CACHE_TYPES)
+@pytest.mark.parametrize("exact", [False, True])
+def test_threads_and_parts_change_no_bit(cache_type: str, exact: bool, library: Any) -> None:
+    network, matrices = rounded_model("Q4_0")
+    ids = torch.randint(0, VOCABULARY, (1, 41), generator=torch.Generator().manual_seed(4))
+    one, two = (engine_of(network, library, matrices, each, exact=exact, cache_type=cache_type) for each in (1, 2))
+    whole = steps(one, ids, 41)
+    for lengths in ((41,), (11, 30), (1,) * 41, (13, 1, 2, 25), (3, 5, 33)):
+        assert torch.equal(steps(two, ids, *lengths), whole)
+
+
+@pytest.mark.parametrize("window", [None, 83, 300])
+@pytest.mark.parametrize(
+    "parts", [LLAMA, (*LLAMA, "model.positions=alibi", "model.score_cap=3")], ids=["rotary", "alibi"]
+)
+def test_a_long_text_has_the_same_bits_in_parts(parts: tuple[str, ...], window: int | None, library: Any) -> None:
+    """Longer than a span of keys, with a window that ends inside of one, and slots that are forgotten meanwhile."""
+    network = make("lm", *parts, "model.layers=1", "model.max_length=5000")
+    engine = engine_of(network, library, {}, 2, exact=True)
+    ids = torch.randint(0, VOCABULARY, (1, 1301), generator=torch.Generator().manual_seed(9))
+    found = []
+    for lengths in ((1301,), (601, 100, *(1,) * 13, 587)):
+        state, logits = engine.start(window=window), []
+        for part in ids.split(list(lengths), dim=1):
+            some, state = engine.step(part, state)
+            logits.append(some)
+        found.append(torch.cat(logits, dim=1))
+    assert torch.equal(*found)
+    with torch.inference_mode():
+        state = network.start() if window is None else network.start(window=window)
+        expected, _ = network.step(ids, state)
+    assert torch.allclose(found[0], expected, atol=5e-5 * float(expected.abs().max()))
+
+
+# How far logits may be from those in float64 where only keys and values are rounded, in parts of the largest.
+NEAR = {"f32": 1e-5, "f16": 1e-3, "int8": 2e-2}
+
+
+@pytest.mark.parametrize("cache_type", CACHE_TYPES)
+def test_each_kind_of_cache_is_near_float64(cache_type: str, library: Any) -> None:
     network, matrices = rounded_model("Q8_0")
-    ids = torch.randint(0, VOCABULARY, (1, 18), generator=torch.Generator().manual_seed(4))
-    one, two = (engine_of(network, native.load_library(), matrices, threads) for threads in (1, 2))
-    assert torch.equal(steps(one, ids, 11, 7), steps(two, ids, 11, 7))
-    whole = steps(one, ids, 18)
-    assert torch.allclose(steps(one, ids, *(1,) * 18), whole, atol=2e-2 * float(whole.abs().max()))
+    ids = torch.randint(0, VOCABULARY, (3, 57), generator=torch.Generator().manual_seed(8))
+    with torch.inference_mode():
+        expected = copy.deepcopy(network).double()(ids)
+    engine = engine_of(network, library, matrices, 2, exact=True, cache_type=cache_type)
+    found, largest = steps(engine, ids, 37, 1, 19).double(), float(expected.abs().max())
+    assert (found - expected).abs().max() < NEAR[cache_type] * largest
+    if cache_type != "f32":
+        assert (found - expected).abs().max() > NEAR["f32"] * largest
+
+
+def test_bytes_take_a_quarter_of_floats_and_a_scale() -> None:
+    network = make("lm", *LLAMA)
+    pools = {name: engine_of(network, native.load_library(), {}, cache_type=name).start().pool for name in CACHE_TYPES}
+    assert {name: pool.keys.nbytes for name, pool in pools.items()} == {
+        name: 2 * 512 * 2 * each for name, each in (("f32", 64), ("f16", 32), ("int8", 20))
+    }
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_any_shape_is_that_of_the_dequantised_model(data: Any) -> None:
+    """Rows that are not multiples of 32, one-token texts, windows, reorderings, threads: against float64."""
+    draw = data.draw
+    kv_heads = draw(st.integers(1, 3))
+    sizes = {
+        **{"heads": kv_heads * draw(st.integers(1, 3)), "kv_heads": kv_heads, "layers": draw(st.integers(1, 2))},
+        **{"dim": draw(st.integers(1, 70)), "inner": draw(st.integers(1, 90))},
+        **{"key_dim": 2 * draw(st.integers(1, 20)), "value_dim": draw(st.integers(1, 40))},
+        **{
+            "positions": draw(st.sampled_from(["rotary", "alibi", "t5", "none"])),
+            "norm": draw(st.sampled_from(["layer", "rms"])),
+        },
+        "feed_forward": draw(st.sampled_from(["swiglu", "gelu", "relu", "geglu_tanh"])),
+    }
+    network = make("lm", *(f"model.{name}={value}" for name, value in sizes.items()), seed=draw(st.integers(0, 99)))
+    window, length, rows = draw(st.sampled_from([None, 1, 5])), draw(st.integers(1, 23)), draw(st.integers(1, 3))
+    ids = torch.randint(0, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(length))
+    first = draw(st.integers(1, length))
+    order = torch.tensor(draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=4)))
+    engine = engine_of(network, native.load_library(), {}, draw(st.sampled_from([1, 2])), exact=True)
+    reference = copy.deepcopy(network).double()
+    found = []
+    with torch.inference_mode():
+        for model in (engine, reference):
+            state = model.start() if window is None else model.start(window=window)
+            begun, state = model.step(ids[:, :first], state)
+            rest, state = model.step(ids[order, first:], model.reorder(state, order))
+            found.append(torch.cat((begun.flatten(), rest.flatten())).double())
+    assert torch.allclose(*found, atol=1e-4 * float(found[1].abs().max()))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(0, 3), st.sampled_from(list(CACHE_TYPES)))
+def test_lookup_prefixes_and_parts_change_no_token(prompt: list[int], cut: int, cache_type: str) -> None:
+    """A prompt of few tokens repeats itself, so that guesses are made."""
+    network, matrices = rounded_model("Q8_0")
+    engine = engine_of(network, native.load_library(), matrices, 2, cache_type=cache_type)
+    plain = engine_of(network, native.load_library(), matrices, 1, cache_type=cache_type)
+    vars(plain)["rewind"] = None  # then no guess is made
+    chosen = Settings(max_tokens=40, temperature=0.0)
+    [[expected]] = generate(plain, plain.start(), Prompts([prompt]), chosen)
+    [[looked_up]] = generate(engine, engine.start(), Prompts([prompt]), chosen)
+    assert looked_up.ids == expected.ids
+    read = [*prompt, *expected.ids]
+    _, state = engine.step(torch.tensor([read]), engine.start())
+    shared = max(0, len(prompt) - 1 - cut)
+    begun = engine.prefix(state, 0, shared)
+    assert begun is not None
+    [[continued]] = generate(plain, begun, Prompts([prompt[shared:]]), chosen)
+    assert continued.ids == expected.ids
 
 
 def test_the_last_logits_are_those_of_the_step() -> None:
@@ -253,12 +357,17 @@ def test_what_native_code_could_not_read_is_refused() -> None:
     assert engine.step(torch.empty(1, 0, dtype=torch.int64), engine.start())[0].shape == (1, 0, VOCABULARY)
 
 
-@pytest.mark.parametrize("number", range(len(STRUCTURES)), ids=[each.__name__ for each in STRUCTURES])
-def test_a_structure_is_as_large_as_in_c(number: int) -> None:
-    library: Any = native.load_library()
-    library.clearhead_lm_structure_size.restype = ctypes.c_int64
-    assert ctypes.sizeof(STRUCTURES[number]) == library.clearhead_lm_structure_size(number)
-    assert library.clearhead_lm_structure_size(len(STRUCTURES)) == 0
+def test_native_code_refuses_what_python_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that was changed from outside: the lists lead to a slot that is not there."""
+    engine = engine_of(make("lm", *LLAMA), native.load_library(), {})
+    _, state = engine.step(torch.tensor([[1, 2, 3]]), engine.start())
+    with torch.inference_mode():
+        state.lists[0, 1] = 9999
+    with pytest.raises(ShapeError, match="a step of 1 rows with 1 tokens each has a list of slots that are not in the"):
+        engine.step(torch.tensor([[4]]), state)
+    monkeypatch.setattr(engine.vectors, "count", 1000)
+    with pytest.raises(ShapeError, match=REFUSALS[3]):
+        engine.step(torch.tensor([[500]]), engine.start())
 
 
 # --- the choice of an engine ---
@@ -285,3 +394,8 @@ def test_what_cannot_be_quantised_is_said() -> None:
     with pytest.raises(ConfigError, match="quantise=q4 is for language models; other models have quantise=q8"):
         Engines(make("translate"), quantise="q4")
     assert Engines(make("translate"), quantise="q8").int8
+    with pytest.raises(ConfigError, match="unknown cache_type=f8; choose from: f16, f32, int8"):
+        Engines(network, quantise="q8", cache_type="f8")
+    with pytest.raises(ConfigError, match="cache_type=int8 is for quantised language models; add quantise=q8 or q4"):
+        Engines(network, cache_type="int8")
+    assert Engines(network, quantise="q8", cache_type="int8").stepper().start().pool.keys.dtype == torch.uint8

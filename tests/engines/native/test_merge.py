@@ -12,6 +12,7 @@ from tests.engines.small import PARTS, POSITIONS, VOCABULARY, make, native_of, s
 
 from clearhead.decode import Row, Settings, TokenLoop
 from clearhead.engines.native import engine
+from clearhead.engines.native.engine import NativeEngine
 from clearhead.engines.native.library import load_library
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
@@ -76,21 +77,34 @@ ROWS = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
-@given(joins=st.lists(st.integers(0, 9), min_size=len(ROWS), max_size=len(ROWS)), cancelled=st.integers(0, 6))
-def test_a_text_does_not_depend_on_when_others_join(joins: list[int], cancelled: int) -> None:
-    model = native_of(make("lm", "model.positions=rotary"))
+def row(number: int) -> Row:
+    prompt, how = ROWS[number]
+    return Row(prompt, Settings(max_tokens=12 + 3 * number, **how), stop=2)
 
-    def row(number: int) -> Row:
-        prompt, how = ROWS[number]
-        return Row(prompt, Settings(max_tokens=12 + 3 * number, **how), stop=2)
 
-    alone = [row(number) for number in range(len(ROWS))]
-    for each in alone:
-        loop = TokenLoop(model)
-        loop.add([each], model.start())
+@pytest.fixture(scope="module")
+def joined() -> NativeEngine:
+    return native_of(make("lm", "model.positions=rotary"))
+
+
+@pytest.fixture(scope="module")
+def alone(joined: NativeEngine) -> list[Row]:
+    """Every row when nothing else runs."""
+    rows = [row(number) for number in range(len(ROWS))]
+    for each in rows:
+        loop = TokenLoop(joined)
+        loop.add([each], joined.start())
         while loop.active:
             loop.step()
+    return rows
+
+
+@settings(max_examples=25, deadline=None)
+@given(joins=st.lists(st.integers(0, 9), min_size=len(ROWS), max_size=len(ROWS)), cancelled=st.integers(0, 6))
+def test_a_text_does_not_depend_on_when_others_join(
+    joined: NativeEngine, alone: list[Row], joins: list[int], cancelled: int
+) -> None:
+    model = joined
     rows, loop, largest = [row(number) for number in range(len(ROWS))], TokenLoop(model), 0
     for step in range(100):
         for number, join in enumerate(joins):

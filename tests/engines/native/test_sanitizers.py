@@ -13,8 +13,8 @@ from clearhead.engines.native.library import FOLDER
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 FLAGS = {
-    "avx2": ["-mavx2", "-mfma"],
-    "avx512": ["-mavx2", "-mfma", "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx512vnni"],
+    "avx2": ["-mavx2", "-mfma", "-mf16c"],
+    "avx512": ["-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx512vnni"],
 }
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
@@ -44,13 +44,14 @@ def sanitizers(tmp_path_factory: pytest.TempPathFactory) -> None:
 VARIANTS = [*(pytest.param(each, marks=pytest.mark.slow) for each in variants()[:-1]), *variants()[-1:]]
 
 
+PROGRAMS = {"kernels_test.c": ("step.c", "search.c", "threads.c"), "lm_test.c": ("lm.c", "threads.c")}
+
+
 @pytest.mark.usefixtures("sanitizers")
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_native_code_reads_and_writes_only_its_memory(tmp_path: Path, variant: str) -> None:
-    sources = (
-        Path(__file__).with_name("kernels_test.c"),
-        *(FOLDER / name for name in ("step.c", "search.c", "threads.c")),
-    )
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_native_code_reads_and_writes_only_its_memory(tmp_path: Path, program: str, variant: str) -> None:
+    sources = (Path(__file__).with_name(program), *(FOLDER / name for name in PROGRAMS[program]))
     flags = ("-std=gnu11", "-g", f"-DVARIANT={variant}", f"-I{FOLDER}", *FLAGS.get(variant, []))
     done = compile_and_run(tmp_path, *flags, *map(str, sources))
     assert done.returncode == 0, done.stderr

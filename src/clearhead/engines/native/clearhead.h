@@ -22,6 +22,7 @@
 
 enum { NO_NORM, LAYER_NORM, RMS_NORM };
 enum { RELU, GELU, SWIGLU };
+enum { CACHE_FLOAT, CACHE_HALF, CACHE_BYTES }; /* numbers of keys and values: bytes have a float scale for each head */
 
 typedef struct {
     const void *panels;         /* float, or int8 */
@@ -69,13 +70,14 @@ typedef struct {
 } Stack;
 
 typedef struct {
-    float *keys, *values;   /* (layers, slots, G K), (layers, slots, G V) */
+    void *keys, *values;    /* (layers, slots, G K), (layers, slots, G V), of bytes (layers, slots, G, K + scale), … */
     const int32_t *lists;   /* (rows, stride): the slots of each row, new tokens included */
     const int32_t *lengths; /* (rows,) slots in the list of each row; NULL: `length` in all */
     const int32_t *firsts;  /* (rows,) position of the first slot of each row; NULL: `first` in all */
     int64_t slots;
     int32_t length, stride; /* slots in the longest list; distance between two lists */
     int32_t first, window;  /* window 0: every earlier token is visible */
+    int32_t format;         /* of keys and values; step.c and search.c have floats */
 } Cache;
 
 typedef struct {
@@ -86,6 +88,12 @@ typedef struct {
     int64_t slots;
     int32_t stride;
 } Memory;
+
+typedef struct {
+    float *weights, *scores;    /* (N, width) of each token, 0 where it sees nothing; or NULL: not wanted */
+    int64_t width;              /* slots in the longest list */
+    int32_t layer, head, cross; /* whose they are */
+} Seen;
 
 typedef struct {
     const float *table, *positions; /* (vocabulary, D); (positions, D) added to the token vectors, or NULL */
@@ -119,10 +127,24 @@ PUBLIC int EXPORT(group)(void);
 PUBLIC int EXPORT(step)(const Stack *stack, const Cache *cache, const Memory *memory, float *x, float *logits, int rows,
                         int tokens, int last, int threads);
 
+/* The same from ids (N,), which are embedded here, with the scores and weights of some heads. */
+PUBLIC int EXPORT(step_tokens)(const Stack *stack, const Input *input, const Cache *cache, const Memory *memory,
+                               const int32_t *ids, float *logits, const Seen *seen, int seen_count, int rows,
+                               int tokens, int last, int threads);
+
+/* Append a slot for each of `tokens` new tokens to the list of each row, which has counts[row] -> slots in use. A row
+   takes `together` slots at a time, so that its keys lie side by side: next[row] is the next, left[row] how many.    */
+PUBLIC int64_t EXPORT(take_slots)(int32_t *lists, int64_t stride, int32_t *counts, int32_t *next, int32_t *left,
+                                  int rows, int tokens, int together, int64_t used);
+
 /* Sentences end to end, without padding: sentence i is the tokens from begins[i] to begins[i + 1]. The encoder reads
    them -> keys and values for each layer of the decoder. 0, or 1 where memory ran out.                               */
 PUBLIC int EXPORT(read)(const Stack *encoder, const Input *input, const Stack *decoder, const int32_t *tokens,
                         const int32_t *begins, int sentences, float *keys, float *values, int threads);
+
+/* The same sentences for an encoder that stands alone: x (N, D) embedded tokens -> hidden states. Every token sees those
+   of its sentence, with `causal` only the earlier ones. 0, or 1 where memory ran out.                                */
+PUBLIC int EXPORT(encode)(const Stack *encoder, float *x, const int32_t *begins, int sentences, int causal, int threads);
 
 /* Of each row (rows, size): the `count` largest, descending, their indices, and the log of the sum of all exponentials,
    unless `totals` is NULL.                                                                                           */

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -24,25 +24,31 @@ from clearhead.engines.native.layout import (
     CMemory,
     CSearchResults,
     CSearchSettings,
+    CSeen,
     Layout,
     TokenVectors,
     unsupported_in_stack,
     unsupported_parts,
 )
-from clearhead.engines.native.library import Library, ThreadChooser
-from clearhead.errors import ShapeError, TextError
+from clearhead.engines.native.library import Library, ThreadChooser, load_library
+from clearhead.engines.native.sampling import NativeSampler
+from clearhead.errors import ConfigError, ShapeError, TextError
 from clearhead.models.build import TransformerDecoder, smaller_window
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import EncoderDecoder, Seq2Seq
 from clearhead.nn.attention import join_heads
 
 SLOTS = 512  # initial capacity of a cache
+FORMATS = {torch.float32: 0, torch.float16: 1, torch.uint8: 2}  # the codes of the C side, for keys and values
 PLAIN_SETTINGS = ("max_tokens", "beam_width", "n_best", "length_penalty", "return_logprobs", "seed")
 
 
 @dataclass
 class SlotPool:
-    """Keys and values of every token that any row has read."""
+    """Keys and values of every token that any row has read: floats, float16, or bytes.
+
+    Bytes have the scale of each head behind its numbers: (L, slots, G × (K + 4)).
+    """
 
     keys: Tensor  # (L, slots, G × K)
     values: Tensor  # (L, slots, G × V)
@@ -50,11 +56,16 @@ class SlotPool:
 
     def take(self, count: int) -> int:
         """The first of `count` new slots."""
+        self.reserve(count)
         first, self.used = self.used, self.used + count
-        if self.used > self.keys.size(1):
-            capacity = max(2 * self.keys.size(1), self.used)
-            self.keys, self.values = (_grow(x, capacity) for x in (self.keys, self.values))
         return first
+
+    def reserve(self, count: int) -> None:
+        """Make room for `count` new slots."""
+        needed = self.used + count
+        if needed > self.keys.size(1):
+            capacity = max(2 * self.keys.size(1), needed)
+            self.keys, self.values = (_grow(x, capacity) for x in (self.keys, self.values))
 
     def select(self, slots: Tensor, capacity: int) -> SlotPool:
         """A pool that begins with these slots."""
@@ -74,15 +85,55 @@ class Source:
 
 @dataclass
 class UnequalRows:
-    """Rows of unequal length."""
+    """Rows of unequal length. Each takes several slots at a time, so that its keys and values lie side by side."""
 
     counts: Tensor  # (B,) int32, the slots in the list of each row
     firsts: Tensor  # (B,) int32, the position of its first slot
+    next: Tensor  # (B,) int32, the next slot that it has taken and not used yet
+    left: Tensor  # (B,) int32, how many these are
+
+    def __post_init__(self) -> None:
+        self._measure()
+
+    def _measure(self) -> None:
+        counts = self.counts.tolist()
+        self.longest, self.total = max(counts, default=0), sum(counts)  # slots of the longest row, and of all
+
+    def grow(self, tokens: int) -> None:
+        """Take note of new tokens of all rows, or of as many fewer."""
+        self.longest += tokens
+        self.total += tokens * len(self.counts)
+
+    def forget(self, hidden: Tensor) -> None:
+        """Drop the first slots (B,) of each row, and those that it has taken."""
+        self.counts, self.firsts = self.counts - hidden, self.firsts + hidden
+        self.left.zero_()
+        self._measure()
+
+    @classmethod
+    def of(cls, counts: Tensor, firsts: Tensor) -> UnequalRows:
+        """Rows that have taken no slots."""
+        return cls(counts, firsts, torch.zeros_like(counts), torch.zeros_like(counts))
 
     @property
     def lengths(self) -> Tensor:
         """(B,) tokens read by each row."""
         return self.counts + self.firsts
+
+    def select(self, rows: Tensor) -> UnequalRows:
+        """Those of some rows; of two copies none keeps the slots that it has taken."""
+        counts, firsts, following, left = (x[rows] for x in (self.counts, self.firsts, self.next, self.left))
+        return UnequalRows(counts, firsts, following, left if len(rows) == len(set(rows.tolist())) else left.zero_())
+
+
+@dataclass(frozen=True)
+class SeenHead:
+    """A head of a layer, of which a step hands out one tensor."""
+
+    layer: int
+    head: int
+    cross: bool = False  # of cross-attention
+    tensor: Literal["weights", "scores"] = "weights"  # scores: with the position bias, before the softmax
 
 
 @dataclass
@@ -102,7 +153,7 @@ class NativeState:
         if self.unequal is not None:
             return self.unequal
         counts = torch.full((len(self.lists),), self.length - self.first, dtype=torch.int32)
-        return UnequalRows(counts, torch.full_like(counts, self.first))
+        return UnequalRows.of(counts, torch.full_like(counts, self.first))
 
     def has_a_row_for_each(self, sentences: int) -> bool:
         """Whether row i belongs to sentence i, for that many; a language model starts with one row for all."""
@@ -139,27 +190,33 @@ class NativeState:
         self.lists = _grow(kept, self.lists.size(1))
 
     def _extend_unequal(self, of: UnequalRows, rows: int, tokens: int) -> None:
-        if self.pool.used > 2 * max(int(of.counts.sum()), SLOTS):
-            self._compact(of)
-        longest = int(of.counts.max()) + tokens
-        if longest > self.lists.size(1):
-            self.lists = _grow(self.lists, 2 * longest)
-        slot = self.pool.take(rows * tokens)
-        slots = torch.arange(slot, slot + rows * tokens, dtype=torch.int32).view(rows, tokens)
-        self.lists.scatter_(1, of.counts.long().unsqueeze(1) + torch.arange(tokens), slots)
-        of.counts = of.counts + tokens
-        self.length = int(of.lengths.max())
+        together = rows * max(tokens, SLOTS // 16, 1)  # slots that all rows take at a time
+        visible = of.total if self.window is None else min(of.total, rows * self.window)
+        if self.pool.used > 2 * max(visible + together, SLOTS):
+            self._compact(of, together)
+        if of.longest + tokens > self.lists.size(1):
+            self.lists = _grow(self.lists, 2 * (of.longest + tokens))
+        self.pool.reserve(together)
+        library = load_library()
+        assert library is not None
+        self.pool.used = library.clearhead_take_slots(
+            *(_address(self.lists), ctypes.c_int64(self.lists.size(1))),
+            *(_address(x) for x in (of.counts, of.next, of.left)),
+            *(rows, tokens, together // rows, ctypes.c_int64(self.pool.used)),
+        )
+        of.grow(tokens)
+        self.length += tokens
 
-    def _compact(self, of: UnequalRows) -> None:
+    def _compact(self, of: UnequalRows, together: int) -> None:
         """Drop the slots of rows that have left, and those that the window does not show any more."""
         hidden = torch.zeros_like(of.counts) if self.window is None else (of.counts - self.window).clamp(min=0)
         ranges = zip(hidden.tolist(), of.counts.tolist(), strict=True)
         kept = [self.lists[row, begin:end] for row, (begin, end) in enumerate(ranges)]
         slots, index = torch.unique(torch.cat(kept), return_inverse=True)
-        self.pool = self.pool.select(slots.long(), 2 * max(len(slots), SLOTS))
+        self.pool = self.pool.select(slots.long(), 2 * max(len(slots) + together, SLOTS) + together)
         for row, part in enumerate(index.int().split([len(each) for each in kept])):
             self.lists[row, : len(part)] = part
-        of.counts, of.firsts = of.counts - hidden, of.firsts + hidden
+        of.forget(hidden)
 
 
 class SourceReader:
@@ -214,6 +271,8 @@ class SourceReader:
 class NativeEngine:
     """A model whose steps are native code; a Stepper like the model itself."""
 
+    _last_heads: Sequence[SeenHead] | None = None  # that were checked
+
     def __init__(self, network: EncoderDecoder | LanguageModel, library: Library, *, int8: bool = False):
         self.network, self.library, self.threads = network, library, ThreadChooser()
         self.stack = network.decoder_stack
@@ -257,32 +316,94 @@ class NativeEngine:
         order = real.int().argsort(dim=1, descending=True, stable=True)  # padding last
         return Source(keys, values, slots.gather(1, order).contiguous(), real.sum(1).int())
 
-    @torch.inference_mode()
     def step(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
+        return self._step_tokens(ids, state)[0], state
+
+    def step_seeing(
+        self, ids: Tensor, state: NativeState, heads: Sequence[SeenHead], last: bool = False
+    ) -> tuple[Tensor, list[Tensor], NativeState]:
+        """What `step` returns, with a tensor (B, T, S) of each head; S keys, those of the longest row.
+
+        With `last` there are logits after the last token only, (B, 1, V). Keys are counted from the first that is kept,
+        and what a token does not see is 0.
+        """
+        self._check_heads(heads)
+        return *self._step_tokens(ids, state, last, heads), state
+
+    def seen_keys(self, state: NativeState) -> list[int]:
+        """How many keys of a seen tensor belong to each row."""
+        if state.unequal is None:
+            return [state.length - state.first] * len(state.lists)
+        keys: list[int] = state.unequal.counts.tolist()
+        return keys
+
+    def can_see(self, head: SeenHead) -> bool:
+        """Whether `step_seeing` hands it out."""
+        blocks = self.stack.blocks
+        if not 0 <= head.layer < len(blocks) or not self.vectors.reach(1):
+            return False
+        layer = getattr(blocks[head.layer], "cross_attention" if head.cross else "self_attention", None)
+        return layer is not None and 0 <= head.head < layer.heads
+
+    def _check_heads(self, heads: Sequence[SeenHead]) -> None:
+        if heads is self._last_heads:  # as at every token of a text
+            return
+        for head in heads:
+            if not self.can_see(head):
+                raise ConfigError(f"there is no layer {head.layer} with a head {head.head}; both count from 0")
+        self._last_heads = heads
+
+    @torch.inference_mode()
+    def _step_tokens(
+        self, ids: Tensor, state: NativeState, last: bool = False, heads: Sequence[SeenHead] = ()
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Tokens (B, T) -> their logits (B, T, V), or with `last` (B, 1, V); and what is seen of the heads."""
         rows, tokens = ids.shape
         self._check_rows(rows, state)
+        logits = torch.empty(rows, min(1, tokens) if last else tokens, self.vocabulary_size)
         if not rows * tokens:
-            return torch.empty(rows, tokens, self.vocabulary_size), state
+            return logits, []
+        low, high = map(int, ids.aminmax())
+        if low < 0 or high >= self.vectors.count:
+            check_ids(ids.flatten().tolist(), self.vectors.count)
         if rows > len(state.lists):  # a language model starts with one row for all
             state.lists = state.lists.expand(rows, -1).clone()
-        try:  # torch looks at every id
-            if state.unequal is None:
-                x = self.vectors.embed_tokens(ids, state.length)  # (B, T, D)
-            else:
-                x = self.vectors.embed_at(ids, state.unequal.lengths)
-        except IndexError:
-            check_ids(ids.flatten().tolist(), self.vectors.count)
-            raise
+        if not self.vectors.reach(state.length + tokens):
+            return self._step_vectors(ids, state, logits, last), []
         state.extend(rows, tokens)
-        stack = self.layout.reach(state.length)
-        logits = x.new_empty(rows, tokens, self.vocabulary_size)
-        cache, memory = self._cache(state), state.memory()
-        structures, numbers = map(_reference, (stack, cache, memory)), map(_address, (x, logits))
+        own, cache = ids.to(torch.int32).contiguous(), self._cache(state)
+        width, longest = cache.length, 0 if state.source is None else state.source.lists.size(1)
+        found = [torch.empty(rows, tokens, longest if each.cross else width) for each in heads]
+        seen = (CSeen * len(heads))(*(_seen(each, x) for each, x in zip(heads, found, strict=True)))
+        structures = (self.layout.reach(state.length), self.vectors.structure(), cache, state.memory())
         with self.threads.choose(rows * tokens) as trial:
-            failed = self.library.clearhead_step(*structures, *numbers, rows, rows * tokens, 0, trial.threads)
+            failed = self.library.clearhead_step_tokens(
+                *(*map(_reference, structures), _address(own), _address(logits)),
+                *(seen, len(heads), rows, rows * tokens, last, trial.threads),
+            )
         if failed:
             raise MemoryError(f"out of memory in a step of {rows * tokens} tokens")
-        return logits, state
+        return logits, found
+
+    def _step_vectors(self, ids: Tensor, state: NativeState, logits: Tensor, last: bool) -> Tensor:
+        """The same where token vectors are more than native code makes of ids."""
+        rows, tokens = ids.shape
+        if state.unequal is None:
+            x = self.vectors.embed_tokens(ids, state.length)  # (B, T, D)
+        else:
+            x = self.vectors.embed_at(ids, state.unequal.lengths)
+        state.extend(rows, tokens)
+        structures = map(_reference, (self.layout.reach(state.length), self._cache(state), state.memory()))
+        with self.threads.choose(rows * tokens) as trial:
+            numbers = (rows, rows * tokens, last, trial.threads)
+            failed = self.library.clearhead_step(*structures, _address(x), _address(logits), *numbers)
+        if failed:
+            raise MemoryError(f"out of memory in a step of {rows * tokens} tokens")
+        return logits
+
+    def sampler(self, settings: Sequence[Settings]) -> NativeSampler:
+        """Chooses the next tokens of rows that have these settings."""
+        return NativeSampler(self.library, settings)
 
     def _check_rows(self, rows: int, state: NativeState) -> None:
         """Refuse rows that a state does not have: native code would read beyond its lists."""
@@ -297,8 +418,8 @@ class NativeEngine:
             *(x.data_ptr() for x in (pool.keys, pool.values, state.lists)),
             *((None, None) if unequal is None else (unequal.counts.data_ptr(), unequal.firsts.data_ptr())),
             pool.keys.size(1),
-            state.length - state.first if unequal is None else int(unequal.counts.max()),
-            *(state.lists.size(1), state.first, state.window or 0),
+            state.length - state.first if unequal is None else unequal.longest,
+            *(state.lists.size(1), state.first, state.window or 0, FORMATS[pool.keys.dtype]),
         )
 
     def best(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -355,16 +476,20 @@ class NativeEngine:
         sentence = None if state.sentence is None else state.sentence[rows]
         unequal = None
         if state.unequal is not None:
-            unequal = UnequalRows(state.unequal.counts[rows], state.unequal.firsts[rows])
+            unequal = state.unequal.select(rows)
         return replace(state, lists=state.lists[rows], sentence=sentence, unequal=unequal)
 
     @torch.inference_mode()
     def rewind(self, state: NativeState, tokens: int) -> NativeState:
         """The state before the last `tokens` of every row were read, right after the step that read them."""
         state.length -= tokens
-        state.pool.used -= tokens * len(state.lists)
-        if state.unequal is not None:
-            state.unequal.counts = state.unequal.counts - tokens
+        if state.unequal is None:
+            state.pool.used -= tokens * len(state.lists)
+        else:  # all of them are slots that the row has taken together
+            state.unequal.counts -= tokens
+            state.unequal.next -= tokens
+            state.unequal.left += tokens
+            state.unequal.grow(-tokens)
         return state
 
     @torch.inference_mode()
@@ -384,14 +509,18 @@ class NativeEngine:
         if any(each.source is not None or each.window != base.window for each in states):
             return None
         pool, room = base.pool, max(each.lists.size(1) for each in states)
-        lists = [_grow(base.lists, room)]
+        lists, slots = [_grow(base.lists, room)], [0]
         for each in others:
             slot = pool.take(each.pool.used)
+            slots.append(slot)
             for into, new in ((pool.keys, each.pool.keys), (pool.values, each.pool.values)):
                 into[:, slot : slot + each.pool.used] = new[:, : each.pool.used]
             lists.append(_grow(each.lists, room) + slot)
         rows = [state.row_lengths() for state in states]
-        unequal = UnequalRows(torch.cat([row.counts for row in rows]), torch.cat([row.firsts for row in rows]))
+        for row, slot in zip(rows, slots, strict=True):
+            row.next = row.next + slot
+        parts = ([getattr(row, field.name) for row in rows] for field in fields(UnequalRows))
+        unequal = UnequalRows(*map(torch.cat, parts))
         return replace(base, lists=torch.cat(lists), length=int(unequal.lengths.max()), unequal=unequal)
 
 
@@ -431,6 +560,12 @@ def _hypotheses(
 
 def _address(tensor: Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(tensor.data_ptr())
+
+
+def _seen(head: SeenHead, into: Tensor) -> CSeen:
+    address, is_scores = into.data_ptr(), head.tensor == "scores"
+    places = (None, address) if is_scores else (address, None)
+    return CSeen(*places, into.size(2), head.layer, head.head, head.cross)
 
 
 def _reference(structure: ctypes.Structure | None) -> Any:

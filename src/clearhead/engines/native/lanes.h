@@ -37,6 +37,36 @@ static inline vec all(float x) { return x - (vec){0}; }
 static inline vec choose(ints where, vec yes, vec no) { return (vec)((where & (ints)yes) | (~where & (ints)no)); }
 static inline vec larger(vec a, vec b) { return choose(a > b, a, b); }
 
+/* A number that is computed as it is written: otherwise the compiler may add in another order. */
+#if defined(__x86_64__)
+#define HELD "+v"
+#else
+#define HELD "+w"
+#endif
+#if defined(__x86_64__) || defined(__aarch64__)
+static inline vec held(vec x) { return ({ __asm__("" : HELD(x)); x; }); }
+static inline float held_float(float x) { return ({ __asm__("" : HELD(x)); x; }); }
+#else
+static inline vec held(vec x) { return x; }
+static inline float held_float(float x) { return x; }
+#endif
+
+/* The sum of all lanes: the upper half is added to the lower, until one is left. */
+static inline float total_of(vec x) {
+#if defined(LANES_AVX512) || defined(LANES_AVX2)
+#if defined(LANES_AVX512)
+    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256((__m512)x), _mm512_extractf32x8_ps((__m512)x, 1));
+#else
+    __m256 eight = (__m256)x;
+#endif
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+#else
+    return held_float(x[0] + x[2]) + held_float(x[1] + x[3]);
+#endif
+}
+
 /* e^x for x <= 0, to the last bits of a float. */
 static inline vec exponential(vec x) {
     x = larger(x, all(-87.0f));
@@ -45,6 +75,26 @@ static inline vec exponential(vec x) {
     vec r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
     vec e = 1.0f + r + r * r * (0.5f + r * (1.66666654e-1f + r * (4.16657959e-2f + r * (8.33345205e-3f + r * (1.39819994e-3f + r * 1.98756919e-4f)))));
     return e * (vec)((n + 127) << 23);
+}
+
+static inline vec absolute(vec x) { return (vec)((ints)x & 0x7fffffff); }
+static inline vec with_sign(vec size, vec x) { return (vec)((ints)size | ((ints)x & (int32_t)0x80000000)); }
+
+static inline vec sigmoid(vec x) {
+    vec e = exponential(-absolute(x));
+    return choose(x < 0, e, all(1)) / (1 + e);
+}
+
+static inline vec hyperbolic_tangent(vec x) {
+    vec e = exponential(-2 * absolute(x));
+    return with_sign((1 - e) / (1 + e), x);
+}
+
+/* erf(x) within 1.5e-7 (Abramowitz and Stegun 7.1.26). */
+static inline vec error_function(vec x) {
+    vec size = absolute(x), t = 1 / (1 + 0.3275911f * size);
+    vec sum = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    return with_sign(1 - sum * exponential(-size * size), x);
 }
 
 #if defined(LANES_AVX512)
@@ -60,6 +110,10 @@ static inline void load_nibbles(const uint8_t *from, Bytes *low, Bytes *high) {
 
 static inline vec halves(const uint8_t *from) {
     return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)from));
+}
+
+static inline vec signed_bytes(const uint8_t *from) {
+    return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)from)));
 }
 
 /* In assembler, so that the sum stays in its register and the four bytes are broadcast by the instruction itself. */
@@ -87,6 +141,10 @@ static inline void load_nibbles(const uint8_t *from, Bytes *low, Bytes *high) {
 }
 
 static inline vec halves(const uint8_t *from) { return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const void *)from)); }
+
+static inline vec signed_bytes(const uint8_t *from) {
+    return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)from)));
+}
 
 static inline Bytes four_bytes(const int8_t *x) {
     int32_t four;
@@ -130,6 +188,12 @@ static inline vec halves(const uint8_t *from) {
     vec x;
     uint16_t half;
     for (int i = 0; i < WIDTH; i++) memcpy(&half, from + 2 * i, 2), x[i] = float_of_half(half);
+    return x;
+}
+
+static inline vec signed_bytes(const uint8_t *from) {
+    vec x;
+    for (int i = 0; i < WIDTH; i++) x[i] = (int8_t)from[i];
     return x;
 }
 

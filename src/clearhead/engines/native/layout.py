@@ -110,7 +110,7 @@ class CCache(ctypes.Structure):
     _fields_ = (
         *_each(c_void_p, "keys", "values", "lists", "lengths", "firsts"),
         ("slots", c_int64),
-        *_each(c_int32, "length", "stride", "first", "window"),
+        *_each(c_int32, "length", "stride", "first", "window", "format"),
     )
 
 
@@ -120,6 +120,16 @@ class CMemory(ctypes.Structure):
     _fields_ = (
         *_each(c_void_p, "keys", "values", "lists", "lengths", "sentence"),
         *(("slots", c_int64), ("stride", c_int32)),
+    )
+
+
+class CSeen(ctypes.Structure):
+    """One head of one layer whose scores or weights are wanted."""
+
+    _fields_ = (
+        *_each(c_void_p, "weights", "scores"),
+        ("width", c_int64),
+        *_each(c_int32, "layer", "head", "cross"),
     )
 
 
@@ -147,7 +157,7 @@ class CSearchResults(ctypes.Structure):
 
 STRUCTURES = (  # tests compare every field with what C says in fields.c
     *(CLinear, CNorm, CResidual, CAttention, CFeedForward, CBlock, CStack),
-    *(CCache, CMemory, CInput, CSearchSettings, CSearchResults),
+    *(CCache, CMemory, CSeen, CInput, CSearchSettings, CSearchResults),
 )
 
 

@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from clearhead.decode.pool import is_beside_others
 from clearhead.errors import ConfigError, nearest
 
 FOLDER = Path(__file__).parent
@@ -124,6 +126,9 @@ class ThreadChooser:
     @contextmanager
     def choose(self, rows: int) -> Iterator[Trial]:
         """The number of threads for steps of this many rows; the body of the `with` is timed."""
+        if is_beside_others():
+            yield Trial(1)
+            return
         size = rows.bit_length()
         self._used[size] += 1
         trial = Trial(self.best(size))
@@ -134,11 +139,11 @@ class ThreadChooser:
         self._seconds[size][trial.threads].extend([seconds] * min(2, trial.steps))
 
     def best(self, size: int) -> int:
-        """The next number to try, or the one with the shortest recent time."""
+        """The next number to try, or the one with the shortest recent times, of which the median counts."""
         seconds, used = self._seconds[size], self._used[size]
         fewest = min(seconds, key=lambda number: len(seconds[number]))
         if len(seconds[fewest]) < TRIALS:
             return fewest
-        fastest = min(seconds, key=lambda number: min(seconds[number]))
+        fastest = min(seconds, key=lambda number: median(seconds[number]))
         others = [number for number in seconds if number != fastest]
         return others[0] if others and used & (used - 1) == 0 else fastest  # at 16, 32, 64, …

@@ -58,15 +58,32 @@ static inline vec load_floats(const float *from) {
     return *(const vec *)from;
 }
 
-/* Memory that is needed soon: some bytes of it are fetched with each input. One or two tokens do not need it: they are
-   done with a panel as fast as it comes, and the processor sees the pattern.                                         */
+/* Memory that is needed soon: some bytes of it are fetched with every stretch of inputs. One or two tokens do not need
+   it: they are done with a panel as fast as it comes, and the processor sees the pattern. Many tokens do not need it
+   where a panel is larger than the cache that is nearest to a core: it comes from the next one all the time.         */
 typedef struct {
     const char *from;
-    int64_t each;
+    int64_t each;    /* bytes for an input */
+    int64_t stretch; /* inputs between two fetches: many, because the processor guesses the end of a short loop wrong */
 } Ahead;
 
+enum { STRETCH = 32, FETCHED = 64, FETCHES = 16, FEW = 4 }; /* inputs; bytes of a fetch; fetches; pieces */
+
 static inline void fetch(Ahead ahead, int64_t input) {
-    __builtin_prefetch(ahead.from + input * ahead.each, 0, 2);
+    const char *from = ahead.from + input * ahead.each;
+    for (int64_t at = 0; at < ahead.stretch * ahead.each; at += FETCHED) __builtin_prefetch(from + at, 0, 2);
+}
+
+/* The first of every four tokens: an address is one of these and at most three strides, which registers hold. The
+   compiler would keep an offset for each token instead, more than there are registers; so it must not see that one
+   follows from another.                                                                                              */
+enum { FOURS = (TOKENS + 3) / 4 };
+
+static inline __attribute__((always_inline)) void every_fourth(const void **rows, const void *x, int64_t stride) {
+    _Pragma("GCC unroll 4") for (int four = 0; four < FOURS; four++) {
+        rows[four] = (const char *)x + 4 * four * stride;
+        __asm__("" : "+r"(rows[four]));
+    }
 }
 
 /* --- some tokens and one panel, or several side by side: x (tokens, inputs) -> y (tokens, panels PANEL) --- */
@@ -77,16 +94,20 @@ static inline __attribute__((always_inline)) void float_tile(const Linear *f, in
     int64_t inputs = f->inputs;
     const float *panel = (const float *)f->panels + begin * inputs;
     vec low[TOKENS] = {0}, high[TOKENS] = {0}; /* (panels, tokens) */
-    for (int64_t i = 0; i < inputs; i++) {
+    const void *rows[FOURS];
+    every_fourth(rows, x, inputs * sizeof(float));
+    for (int64_t i = 0; i < inputs;) {
         if (tokens > 2) fetch(ahead, i);
-        _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
-            const float *from = panel + (p * inputs + i) * PANEL;
-            vec a = load_floats(from), b = load_floats(from + WIDTH);
-            _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-                low[p * tokens + t] += x[t * inputs + i] * a;
-                high[p * tokens + t] += x[t * inputs + i] * b;
+        for (int64_t end = i + ahead.stretch < inputs ? i + ahead.stretch : inputs; i < end; i++)
+            _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
+                const float *from = panel + (p * inputs + i) * PANEL;
+                vec a = load_floats(from), b = load_floats(from + WIDTH);
+                _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+                    float input = ((const float *)rows[t / 4])[t % 4 * inputs + i];
+                    low[p * tokens + t] += input * a;
+                    high[p * tokens + t] += input * b;
+                }
             }
-        }
     }
     _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
         const float *bias = f->bias + begin + p * PANEL;
@@ -146,12 +167,14 @@ static inline __attribute__((always_inline)) void byte_tile(const Linear *f, int
     const Rounded *x = quantized->inputs + first * inputs;
     Sum low[BYTE_TOKENS], high[BYTE_TOKENS];
     _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) low[t] = high[t] = (Sum){0};
-    for (int64_t i = 0; i < inputs; i += GROUP) {
+    for (int64_t i = 0; i < inputs;) {
         if (tokens > 2) fetch(ahead, i);
-        Weights a = load_weights(panel + i * PANEL), b = load_weights(panel + i * PANEL + GROUP * WIDTH);
-        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-            add_products(&low[t], x + t * inputs + i, a);
-            add_products(&high[t], x + t * inputs + i, b);
+        for (int64_t end = i + ahead.stretch < inputs ? i + ahead.stretch : inputs; i < end; i += GROUP) {
+            Weights a = load_weights(panel + i * PANEL), b = load_weights(panel + i * PANEL + GROUP * WIDTH);
+            _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+                add_products(&low[t], x + t * inputs + i, a);
+                add_products(&high[t], x + t * inputs + i, b);
+            }
         }
     }
     _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) {
@@ -268,12 +291,14 @@ static void linear_panels(const Linear *f, Range panels, const float *x, const Q
     int most = f->bytes ? BYTE_TOKENS : TOKENS, together = f->bytes || tokens > 2 ? 1 : 4 / tokens;
     int64_t pieces = (tokens + most - 1) / most, inputs = f->bytes ? in_groups(f->inputs) : f->inputs;
     int64_t input_size = PANEL * (f->bytes ? 1 : sizeof(float)), panel_size = inputs * input_size;
+    int64_t each = pieces <= FEW ? input_size / pieces : WIDTH < 16 ? (input_size + pieces - 1) / pieces : 0;
+    int64_t stretch = pieces <= FEW ? STRETCH : each ? in_groups(FETCHES * FETCHED / each) : inputs;
     for (int64_t p = panels.first, count; p < panels.last; p += count) {
         count = p + together <= panels.last && (p + together) * PANEL <= f->outputs ? together : 1;
         const char *next = (const char *)f->panels + (p + count) * panel_size;
         for (int64_t piece = 0; piece < pieces; piece++) { /* each fetches its part of the next panel */
             int64_t first = tokens * piece / pieces, last = tokens * (piece + 1) / pieces;
-            Ahead ahead = {next + piece * (panel_size / pieces), input_size / pieces};
+            Ahead ahead = {next + piece * (panel_size / pieces), each, stretch};
             tile(f, p, count, x, quantized, y, first, last - first, ahead);
         }
     }

@@ -17,13 +17,13 @@
 #include "pack.h"
 #include "threads.h"
 
-enum { PIECE = 48, QUERIES = 16, MOST_SEEN = 64 }; /* tokens of one panel, and of one attention, at a time */
+enum { PIECE = 48, QUERIES = 16 }; /* tokens of one panel, and of one attention, at a time */
 
 typedef struct {
-    float *floats;                              /* (N, in) */
+    float *floats;                              /* (N, inputs) */
     int8_t *bytes;
     BlockScale *scales;
-    int in;                                     /* whole blocks; zeros beyond the vector */
+    int inputs;                                 /* whole blocks; zeros beyond the vector */
 } Prepared;                                     /* memory for Vectors */
 
 typedef struct {
@@ -35,7 +35,7 @@ typedef struct {
 
 typedef struct {
     const LmModel *model;
-    const LmCache *cache;
+    const Cache *cache;
     const LmStep *step;
     TokenView *views;                           /* (N,) */
     float *x, *y, *q, *k, *v;                   /* (N, D) twice; (N, H K), (N, G K), (N, G V) */
@@ -47,20 +47,20 @@ typedef struct {
 /* --- parts --- */
 
 /* The same memory for vectors of another size. */
-static Prepared sized(Prepared memory, int in) { return memory.in = in, memory; }
+static Prepared sized(Prepared memory, int in) { return memory.inputs = in, memory; }
 
 static Vectors vectors_of(const Prepared *from, int64_t first, int exact) {
-    return (Vectors){from->floats + first * from->in, exact ? NULL : from->bytes + first * from->in,
-                     from->scales + first * (from->in / BLOCK)};
+    return (Vectors){from->floats + first * from->inputs, exact ? NULL : from->bytes + first * from->inputs,
+                     from->scales + first * (from->inputs / BLOCK)};
 }
 
 /* y = norm(x), which may be none; then as bytes, where products are made with bytes. */
 static void prepare(const Norm *norm, const float *x, int dim, const Prepared *into, int64_t at, int exact) {
-    float *y = into->floats + at * into->in;
+    float *y = into->floats + at * into->inputs;
     if (norm->kind == NO_NORM) memcpy(y, x, sizeof(float) * dim);
     else normalise(norm, y, x, dim);
-    memset(y + dim, 0, sizeof(float) * (into->in - dim));
-    if (!exact) quantise_vector(y, into->in, into->bytes + at * into->in, into->scales + at * (into->in / BLOCK));
+    memset(y + dim, 0, sizeof(float) * (into->inputs - dim));
+    if (!exact) quantise_vector(y, into->inputs, into->bytes + at * into->inputs, into->scales + at * (into->inputs / BLOCK));
 }
 
 /* All tokens (N, dim) as a product reads them: in memory of a thread's own where there is only one. */
@@ -79,7 +79,7 @@ static Vectors prepare_all(const Worker *worker, const Work *w, const Norm *norm
 
 /* One panel of a product, for all tokens. */
 static void product_panel(const Product *product, int p, const Vectors *x, int tokens) {
-    int begin = p * LANES, wide = product->matrix->out - begin < LANES ? product->matrix->out - begin : LANES;
+    int begin = p * LANES, wide = product->matrix->outputs - begin < LANES ? product->matrix->outputs - begin : LANES;
     for (int64_t first = 0; first < tokens; first += PIECE) {
         float tile[PIECE * LANES];
         int some = tokens - first < PIECE ? tokens - first : PIECE;
@@ -147,16 +147,21 @@ static void finish_heads(const LmAttention *a, const Norm *norm, float *x, int h
     }
 }
 
+static void write_heads(int format, uint8_t *cache, int64_t slot, const float *from, int heads, int size) {
+    uint8_t *into = cache + slot * heads * head_bytes(format, size);
+    for (int h = 0; h < heads; h++) write_head(format, into + h * head_bytes(format, size), from + h * size, size);
+}
+
 /* Queries and keys get their norms and positions; keys and values go into their slots. */
 static void write_keys(const Worker *worker, const LmAttention *a, const Work *w, uint8_t *keys, uint8_t *values) {
-    int Q = a->heads * a->key_dim, K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim, half = w->cache->half;
+    int Q = a->heads * a->key_dim, K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim, format = w->cache->format;
     Range mine = share(worker, w->step->tokens);
     for (int64_t t = mine.first; t < mine.last; t++) {
         const TokenView *view = w->views + t;
         finish_heads(a, &a->query_norm, w->q + t * Q, a->heads, view->position);
         finish_heads(a, &a->key_norm, w->k + t * K, a->kv_heads, view->position);
-        write_numbers(keys, view->slot * K, w->k + t * K, K, half);
-        write_numbers(values, view->slot * V, w->v + t * V, V, half);
+        write_heads(format, keys, view->slot, w->k + t * K, a->kv_heads, a->key_dim);
+        write_heads(format, values, view->slot, w->v + t * V, a->kv_heads, a->value_dim);
     }
     barrier(worker);
 }
@@ -167,7 +172,7 @@ static int smaller_window(int a, int b) { return a && b ? (a < b ? a : b) : a + 
 static void attend_all(const Worker *worker, const AttentionInput *input, const Work *w) {
     const LmAttention *a = input->layer;
     float *memory = w->scores + worker->number * w->score_size, *mixed = w->mixed.floats;
-    int rows = w->step->rows, length = w->step->tokens / rows, pieces = (length + QUERIES - 1) / QUERIES, stride = a->output.in;
+    int rows = w->step->rows, length = w->step->tokens / rows, pieces = (length + QUERIES - 1) / QUERIES, stride = a->output.inputs;
     int units = rows * (length == 1 ? a->heads : a->kv_heads * pieces);
     for (int unit = worker->number; unit < units; unit += worker->count) {
         if (length == 1) {
@@ -185,50 +190,34 @@ static void attend_all(const Worker *worker, const AttentionInput *input, const 
 static void attention(const Worker *worker, const LmBlock *block, const Work *w, int layer) {
     const LmAttention *a = &block->attention;
     const LmStep *step = w->step;
-    int64_t each = w->cache->half ? 2 : 4, K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim;
-    uint8_t *keys = (uint8_t *)w->cache->keys + layer * w->cache->slots * K * each;
-    uint8_t *values = (uint8_t *)w->cache->values + layer * w->cache->slots * V * each;
-    Vectors x = prepare_all(worker, w, &block->around_attention.before, w->x, w->model->dim, a->query.in);
+    int64_t G = a->kv_heads, K = G * a->key_dim, V = G * a->value_dim, before = layer * w->cache->slots;
+    int format = w->cache->format;
+    uint8_t *keys = (uint8_t *)w->cache->keys + before * G * head_bytes(format, a->key_dim);
+    uint8_t *values = (uint8_t *)w->cache->values + before * G * head_bytes(format, a->value_dim);
+    Vectors x = prepare_all(worker, w, &block->around_attention.before, w->x, w->model->dim, a->query.inputs);
     Product three[] = {{&a->query, w->q, a->heads * a->key_dim, 0}, {&a->key, w->k, K, 0}, {&a->value, w->v, V, 0}};
     multiply_all(worker, three, 3, &x, step->tokens);
     write_keys(worker, a, w, keys, values);
-    LmSeen seen[MOST_SEEN];
-    int count = 0;
-    for (int i = 0; i < step->seen_count && count < MOST_SEEN; i++)
-        if (step->seen[i].layer == layer) seen[count++] = step->seen[i];
-    AttentionInput input = {a, keys, values, w->cache->half, w->cache->lists, w->views, seen, count,
+    AttentionInput input = {a, keys, values, format, w->cache->lists, w->views, step->seen, step->seen_count, layer,
                             smaller_window(w->cache->window, a->window), w->cache->length};
     attend_all(worker, &input, w);
 }
 
 /* --- feed-forward --- */
 
-static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-
-static float activated(int activation, float x) {
+static vec activated(int activation, vec x) {
     switch (activation) {
-        case ACT_RELU: return x > 0 ? x : 0;
-        case ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-        case ACT_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+        case ACT_RELU: return larger(x, all(0));
+        case ACT_GELU: return 0.5f * x * (1.0f + error_function(x * 0.70710678f));
+        case ACT_GELU_TANH: return 0.5f * x * (1.0f + hyperbolic_tangent(0.7978845608f * (x + 0.044715f * x * x * x)));
         case ACT_QUICK_GELU: return x * sigmoid(1.702f * x);
         default: return x * sigmoid(x);
     }
 }
 
-/* a x σ(x), the gate of SwiGLU, for one panel. */
-static void swish_panel(float *y, const float *a, const float *gate) {
-    for (int i = 0; i < LANES; i += WIDTH) {
-        vec x = load(gate + i), e = exponential(choose(x < 0, x, -x));
-        store(y + i, load(a + i) * x * choose(x < 0, e, all(1)) / (1 + e));
-    }
-}
-
 static void activate_panel(const LmFeedForward *f, float *y, const float *inner, const float *gate) {
-    if (f->gate.out && f->activation == ACT_SILU) swish_panel(y, inner, gate);
-    else if (f->gate.out)
-        for (int i = 0; i < LANES; i++) y[i] = inner[i] * activated(f->activation, gate[i]);
-    else
-        for (int i = 0; i < LANES; i++) y[i] = activated(f->activation, inner[i]);
+    for (int i = 0; i < LANES; i += WIDTH)
+        store(y + i, f->gate.outputs ? load(inner + i) * activated(f->activation, load(gate + i)) : activated(f->activation, load(inner + i)));
 }
 
 /* Gate, inner and activation in one pass over a block of inner numbers, which is rounded where it is made. */
@@ -239,12 +228,12 @@ static void inner_block(const LmFeedForward *f, const Work *w, const Prepared *i
         int some = tokens - first < PIECE ? tokens - first : PIECE;
         for (int p = 2 * block; p < 2 * block + 2 && p < panels; p++) {
             multiply(&f->inner, p, x, first, some, inner);
-            if (f->gate.out) multiply(&f->gate, p, x, first, some, gate);
+            if (f->gate.outputs) multiply(&f->gate, p, x, first, some, gate);
             for (int t = 0; t < some; t++)
-                activate_panel(f, into->floats + (first + t) * into->in + p * LANES, inner + t * LANES, gate + t * LANES);
+                activate_panel(f, into->floats + (first + t) * into->inputs + p * LANES, inner + t * LANES, gate + t * LANES);
         }
         for (int64_t t = first; !w->step->exact && t < first + some; t++) {
-            int64_t at = t * into->in + block * BLOCK;
+            int64_t at = t * into->inputs + block * BLOCK;
             quantise_vector(into->floats + at, BLOCK, into->bytes + at, into->scales + at / BLOCK);
         }
     }
@@ -252,8 +241,8 @@ static void inner_block(const LmFeedForward *f, const Work *w, const Prepared *i
 
 static void feed_forward(const Worker *worker, const LmBlock *block, const Work *w, const Vectors *x) {
     const LmFeedForward *f = &block->feed_forward;
-    const Prepared into = sized(w->inner, f->outer.in);
-    Range mine = share(worker, into.in / BLOCK);
+    const Prepared into = sized(w->inner, f->outer.inputs);
+    Range mine = share(worker, into.inputs / BLOCK);
     for (int b = mine.first; b < mine.last; b++) inner_block(f, w, &into, x, b);
     barrier(worker);
     Vectors inner = vectors_of(&into, 0, w->step->exact);
@@ -267,7 +256,7 @@ static void embed(const Worker *worker, const Work *w) {
     int D = model->dim;
     Range mine = share(worker, w->step->tokens);
     for (int64_t t = mine.first; t < mine.last; t++) {
-        float *row = w->normed.floats + t * model->table.in, *x = w->x + t * D;
+        float *row = w->normed.floats + t * model->table.inputs, *x = w->x + t * D;
         const float *added = model->positions ? model->positions + (int64_t)w->views[t].position * D : NULL;
         expand_row(&model->table, w->step->ids[t], row);
         for (int i = 0; i < D; i++) x[i] = row[i] * model->scale + (added ? added[i] : 0);
@@ -281,13 +270,13 @@ static void block_step(const Worker *worker, const Work *w, int layer) {
     const LmBlock *block = w->model->blocks + layer;
     const Matrix *output = &block->attention.output;
     attention(worker, block, w, layer);
-    Vectors mixed = prepare_all(worker, w, &none, w->mixed.floats, output->in, output->in);
+    Vectors mixed = prepare_all(worker, w, &none, w->mixed.floats, output->inputs, output->inputs);
     if (w->model->parallel) {
         Product apart = {output, w->y, w->model->dim, 0};
         multiply_all(worker, &apart, 1, &mixed, w->step->tokens);
     } else write_output(worker, &block->around_attention, w, output, &mixed);
     const Norm *norm = &block->around_feed_forward.before;
-    Vectors x = prepare_all(worker, w, norm, w->x, w->model->dim, block->feed_forward.inner.in);
+    Vectors x = prepare_all(worker, w, norm, w->x, w->model->dim, block->feed_forward.inner.inputs);
     feed_forward(worker, block, w, &x);
     if (w->model->parallel) add(worker, &block->around_attention, w);
 }
@@ -296,7 +285,7 @@ static void write_logits(const Worker *worker, const Work *w) {
     const LmModel *model = w->model;
     const LmStep *step = w->step;
     int length = step->tokens / step->rows, kept = step->last ? step->rows : step->tokens;
-    const Prepared last = sized(w->normed, model->output.in);
+    const Prepared last = sized(w->normed, model->output.inputs);
     Range mine = share(worker, kept);
     for (int64_t i = mine.first; i < mine.last; i++) {
         int64_t t = step->last ? (i + 1) * length - 1 : i;
@@ -304,9 +293,9 @@ static void write_logits(const Worker *worker, const Work *w) {
     }
     barrier(worker);
     Vectors x = vectors_of(&last, 0, step->exact);
-    Product output = {&model->output, step->logits, model->output.out, 0};
+    Product output = {&model->output, step->logits, model->output.outputs, 0};
     multiply_all(worker, &output, 1, &x, kept);
-    mine = share(worker, model->cap > 0 ? (int64_t)kept * model->output.out : 0);
+    mine = share(worker, model->cap > 0 ? (int64_t)kept * model->output.outputs : 0);
     for (int64_t i = mine.first; i < mine.last; i++) step->logits[i] = model->cap * tanhf(step->logits[i] / model->cap);
 }
 
@@ -318,7 +307,7 @@ static void run(const Worker *worker, void *context) {
 }
 
 /* A new token sees the earlier tokens of its row, the new ones included. */
-static TokenView view_of(const LmCache *cache, int64_t row, int each, int t) {
+static TokenView view_of(const Cache *cache, int64_t row, int each, int t) {
     int length = cache->lengths ? cache->lengths[row] : cache->length, place = length - each + t;
     int64_t list = row * cache->stride;
     return (TokenView){list, cache->lists[list + place], place, (cache->firsts ? cache->firsts[row] : cache->first) + place};
@@ -335,14 +324,38 @@ static int make_prepared(Prepared *made, int64_t tokens, int64_t in) {
 
 static void free_prepared(Prepared *made) { free(made->floats), free(made->bytes), free(made->scales); }
 
-/* New tokens of all rows -> logits. 0, or 1 where memory ran out. */
-PUBLIC int EXPORT(lm_step)(const LmModel *model, const LmCache *cache, const LmStep *step) {
+/* What is wrong with a step, before anything is read by its numbers; 0: nothing. */
+static int problem_of(const LmModel *model, const Cache *cache, const LmStep *step) {
+    if (step->rows < 1 || step->tokens < step->rows || step->tokens % step->rows) return LM_BAD_ROWS;
+    for (int t = 0; t < step->tokens; t++)
+        if (step->ids[t] < 0 || step->ids[t] >= model->table.outputs) return LM_BAD_TOKEN;
+    for (int64_t row = 0; row < step->rows; row++) {
+        int length = cache->lengths ? cache->lengths[row] : cache->length, first = cache->firsts ? cache->firsts[row] : cache->first;
+        if (length < step->tokens / step->rows || length > cache->length || length > cache->stride) return LM_BAD_LENGTH;
+        for (int l = 0; l < model->layers; l++)
+            if (first < 0 || first + length > model->blocks[l].attention.positions) return LM_BAD_LENGTH;
+        for (int i = 0; i < length; i++) {
+            int32_t slot = cache->lists[row * cache->stride + i];
+            if (slot < 0 || slot >= cache->slots) return LM_BAD_SLOT;
+        }
+    }
+    for (int i = 0; i < step->seen_count; i++) {
+        const LmSeen *seen = step->seen + i;
+        if (seen->layer < 0 || seen->layer >= model->layers) return LM_BAD_HEAD;
+        if (seen->head < 0 || seen->head >= model->blocks[seen->layer].attention.heads) return LM_BAD_HEAD;
+    }
+    return 0;
+}
+
+int EXPORT(lm_step)(const LmModel *model, const Cache *cache, const LmStep *step) {
+    int wrong = problem_of(model, cache, step);
+    if (wrong) return wrong;
     int64_t N = step->tokens, D = model->dim, Q = 0, K = 0, V = 0, mixed = 0, inner = 0, scores = 0;
     for (int l = 0; l < model->layers; l++) {
         const LmAttention *a = &model->blocks[l].attention;
         Q = most(Q, a->heads * a->key_dim), K = most(K, a->kv_heads * a->key_dim), V = most(V, a->kv_heads * a->value_dim);
-        mixed = most(mixed, a->heads * a->value_dim), inner = most(inner, model->blocks[l].feed_forward.outer.in);
-        scores = most(scores, attention_memory(a, cache->length));
+        mixed = most(mixed, a->heads * a->value_dim), inner = most(inner, model->blocks[l].feed_forward.outer.inputs);
+        scores = most(scores, attention_memory(a));
     }
     Work w = {.model = model, .cache = cache, .step = step, .score_size = (scores + 15) / 16 * 16};
     float *floats = malloc(sizeof(float) * (N * (2 * D + Q + K + V) + step->threads * w.score_size));
@@ -356,43 +369,32 @@ PUBLIC int EXPORT(lm_step)(const LmModel *model, const LmCache *cache, const LmS
         run_parallel(step->threads, run, &w);
     }
     free(floats), free(w.views), free_prepared(&w.normed), free_prepared(&w.mixed), free_prepared(&w.inner);
-    return !ok;
+    return ok ? 0 : LM_NO_MEMORY;
 }
 
 /* --- one matrix --- */
 
-/* The kind that a format of GGUF becomes; -1: none. */
-PUBLIC int EXPORT(lm_kind)(int format) { return kind_of(format); }
+int EXPORT(lm_kind)(int format) { return kind_of(format); }
 
-PUBLIC int64_t EXPORT(lm_panel_bytes)(int kind, int in) { return panel_bytes(kind, in); }
+int64_t EXPORT(lm_panel_bytes)(int kind, int inputs) { return panel_bytes(kind, inputs); }
 
 static void pack_share(const Worker *worker, void *context) {
     const Packing *packing = context;
-    Range mine = share(worker, (packing->out + LANES - 1) / LANES);
+    Range mine = share(worker, (packing->outputs + LANES - 1) / LANES);
     for (int64_t p = mine.first; p < mine.last; p++) pack_panel(packing, p);
 }
 
-/* Rows (out, columns) of one of GGUF's formats -> panels, which are zeros before. */
-PUBLIC void EXPORT(lm_pack)(const uint8_t *rows, int64_t row_bytes, int format, int out, int columns, uint8_t *panels, int threads) {
-    Packing packing = {rows, panels, row_bytes, format, out, columns};
+void EXPORT(lm_pack)(const uint8_t *rows, int64_t row_bytes, int format, int outputs, int columns, uint8_t *panels, int threads) {
+    Packing packing = {rows, panels, row_bytes, format, outputs, columns};
     run_parallel(threads, pack_share, &packing);
 }
 
-/* x (N, in) -> y (N, out) by one thread; `bytes` and `scales` have room for all vectors, or are NULL: nothing is rounded. */
-PUBLIC void EXPORT(lm_product)(const Matrix *matrix, const float *x, int8_t *bytes, BlockScale *scales, float *y, int count) {
-    Product product = {matrix, y, matrix->out, 0};
+void EXPORT(lm_product)(const Matrix *matrix, const float *x, int8_t *bytes, BlockScale *scales, float *y, int count) {
+    Product product = {matrix, y, matrix->outputs, 0};
     Vectors vectors = {x, bytes, scales};
     for (int64_t t = 0; t < (bytes ? count : 0); t++)
-        quantise_vector(x + t * matrix->in, matrix->in, bytes + t * matrix->in, scales + t * (matrix->in / BLOCK));
+        quantise_vector(x + t * matrix->inputs, matrix->inputs, bytes + t * matrix->inputs, scales + t * (matrix->inputs / BLOCK));
     for (int p = 0; p < panels_of(matrix); p++) product_panel(&product, p, &vectors, count);
 }
 
-/* One row of a matrix as floats. */
-PUBLIC void EXPORT(lm_row)(const Matrix *matrix, int row, float *into) { expand_row(matrix, row, into); }
-
-/* The size of each structure that lm.py mirrors, in its order; 0 after the last. */
-PUBLIC int64_t EXPORT(lm_structure_size)(int number) {
-    static const int64_t sizes[] = {sizeof(Matrix),  sizeof(LmAttention), sizeof(LmFeedForward), sizeof(LmBlock),
-                                    sizeof(LmModel), sizeof(LmCache),     sizeof(LmSeen),        sizeof(LmStep), 0};
-    return sizes[number];
-}
+void EXPORT(lm_row)(const Matrix *matrix, int row, float *into) { expand_row(matrix, row, into); }

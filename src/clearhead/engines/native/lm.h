@@ -1,4 +1,4 @@
-/* A decoder-only language model as native code reads it; lm.py has the same structures.
+/* A decoder-only language model as native code reads it; lm.py mirrors its structures.
 
    N tokens (all new ones of all rows), D width, H heads, G key-value heads, K key size, V value size                  */
 
@@ -8,6 +8,7 @@
 #include "clearhead.h"
 #include "quant.h"
 
+enum { LM_NO_MEMORY = 1, LM_BAD_ROWS, LM_BAD_TOKEN, LM_BAD_LENGTH, LM_BAD_SLOT, LM_BAD_HEAD }; /* why a step failed */
 enum { ACT_RELU, ACT_GELU, ACT_GELU_TANH, ACT_QUICK_GELU, ACT_SILU };
 
 typedef struct {
@@ -21,7 +22,7 @@ typedef struct {
 } LmAttention;
 
 typedef struct {
-    Matrix inner, gate, outer;                  /* gate.out 0: none */
+    Matrix inner, gate, outer;                  /* gate.outputs 0: none */
     int32_t activation;
 } LmFeedForward;
 
@@ -42,17 +43,6 @@ typedef struct {
 } LmModel;
 
 typedef struct {
-    void *keys, *values;                        /* (layers, slots, G K), (layers, slots, G V): float, or float16 */
-    const int32_t *lists;                       /* (rows, stride): the slots of each row, new tokens included */
-    const int32_t *lengths;                     /* (rows,) slots in the list of each row; NULL: `length` in all */
-    const int32_t *firsts;                      /* (rows,) position of the first slot of each row; NULL: `first` in all */
-    int64_t slots;
-    int32_t length, stride;                     /* slots in the longest list; distance between two lists */
-    int32_t first, window;                      /* window 0: every earlier token is visible */
-    int32_t half;                               /* keys and values are float16 */
-} LmCache;
-
-typedef struct {
     int32_t layer, head;                        /* whose weights are wanted */
     float *weights;                             /* (N, length): of each token, zeros where it sees nothing */
 } LmSeen;
@@ -65,4 +55,25 @@ typedef struct {
     int32_t seen_count, threads;
 } LmStep;
 
+#if defined(VARIANT)
+
+/* New tokens of all rows -> logits. 0, or what is wrong. */
+PUBLIC int EXPORT(lm_step)(const LmModel *model, const Cache *cache, const LmStep *step);
+
+/* The kind that a format of GGUF becomes, -1: none; and the bytes of a panel of it, for whole blocks of inputs. */
+PUBLIC int EXPORT(lm_kind)(int format);
+PUBLIC int64_t EXPORT(lm_panel_bytes)(int kind, int inputs);
+
+/* Rows (outputs, columns) of one of GGUF's formats -> panels, which are zeros before. */
+PUBLIC void EXPORT(lm_pack)(const uint8_t *rows, int64_t row_bytes, int format, int outputs, int columns, uint8_t *panels,
+                            int threads);
+
+/* x (N, inputs) -> y (N, outputs) by one thread; `bytes` and `scales` have room for all vectors, or are NULL: nothing is
+   rounded. */
+PUBLIC void EXPORT(lm_product)(const Matrix *matrix, const float *x, int8_t *bytes, BlockScale *scales, float *y, int count);
+
+/* One row of a matrix as floats, (inputs,). */
+PUBLIC void EXPORT(lm_row)(const Matrix *matrix, int row, float *into);
+
+#endif
 #endif

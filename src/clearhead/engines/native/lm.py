@@ -2,7 +2,7 @@
 
 Matrices stay in their blocks (nn/quantised.py): they are packed from the run's memory-mapped file, and a network in
 memory as floats is not needed. Those that are not quantised are packed as floats. A step rounds the vectors that meet a
-matrix to bytes, or with `exact` nothing; then keys and values are float32, too.
+matrix to bytes, or with `exact` nothing. Keys and values are kept as float16, with `exact` as float32, or as bytes.
 
     B rows, T tokens, V vocabulary, O outputs, I inputs
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from ctypes import POINTER, c_float, c_int32, c_int64, c_void_p
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -20,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.decode.settings import Prompts, Settings
-from clearhead.engines.native.engine import SLOTS, NativeEngine, NativeState, SlotPool
+from clearhead.engines.native.engine import SLOTS, NativeEngine, NativeState, SeenHead, SlotPool
 from clearhead.engines.native.layout import CNorm, CResidual, TokenVectors
 from clearhead.engines.native.library import Library, ThreadChooser, cores
-from clearhead.errors import ConfigError, ShapeError, TextError
+from clearhead.errors import ShapeError, TextError
 from clearhead.models.build import smaller_window
 from clearhead.models.lm import LanguageModel
 from clearhead.nn import EncoderBlock, FeedForwardLayer, MultiHeadAttention, NoNorm, ParallelBlock, Residual
@@ -40,6 +39,17 @@ FLOAT32 = 0  # GGUF's number of the format
 FIRST_LENGTH = 64  # positions of the first tables
 NORMS = {"none": 0, "layer": 1, "rms": 2}  # the codes of the C side
 ACTIVATIONS = {"relu": 0, "gelu": 1, "gelu_tanh": 2, "quick_gelu": 3, "silu": 4}
+
+# How keys and values are kept, and how many more numbers a head has: bytes have their float scale behind them.
+CACHE_TYPES = {"f32": (torch.float32, 0), "f16": (torch.float16, 0), "int8": (torch.uint8, 4)}
+NO_MEMORY = 1  # what a step returns when it fails, as lm.h has it
+REFUSALS = {
+    2: "no tokens, or rows of unequal length",
+    3: "a token that the model does not know",
+    4: "more tokens than there are positions",
+    5: "a list of slots that are not in the cache",
+    6: "a layer or a head that the model does not have",
+}
 
 # --- the structures of lm.h and quant.h ---
 
@@ -93,16 +103,6 @@ class CLmModel(ctypes.Structure):
     )
 
 
-class CLmCache(ctypes.Structure):
-    """Keys and values of the tokens that were read, in slots."""
-
-    _fields_ = (
-        *_each(c_void_p, "keys", "values", "lists", "lengths", "firsts"),
-        ("slots", c_int64),
-        *_each(c_int32, "length", "stride", "first", "window", "half"),
-    )
-
-
 class CLmSeen(ctypes.Structure):
     """One head of one layer whose weights are wanted."""
 
@@ -118,10 +118,7 @@ class CLmStep(ctypes.Structure):
     )
 
 
-STRUCTURES = (  # in the order of `clearhead_lm_structure_size`
-    *(CMatrix, CLmAttention, CLmFeedForward, CLmBlock),
-    *(CLmModel, CLmCache, CLmSeen, CLmStep),
-)
+STRUCTURES = (CMatrix, CLmAttention, CLmFeedForward, CLmBlock, CLmModel, CLmSeen, CLmStep)  # compared in tests
 
 
 # --- from modules to structures ---
@@ -295,14 +292,6 @@ def scale_and_cap(score: Score, key_dim: int) -> tuple[float | None, float]:
 # --- the engine ---
 
 
-@dataclass(frozen=True)
-class SeenHead:
-    """A head of a layer whose attention weights a step hands out."""
-
-    layer: int
-    head: int
-
-
 class LmEngine(NativeEngine):
     """A language model with quantised matrices, as a Stepper."""
 
@@ -313,9 +302,11 @@ class LmEngine(NativeEngine):
         matrices: Mapping[str, Quantised],
         *,
         exact: bool = False,
+        cache_type: str | None = None,
         threads: int | None = None,
     ):
         self.network, self.library, self.exact, self.threads = network, library, exact, ThreadChooser(threads)
+        self.cache_type = cache_type or ("f32" if exact else "f16")
         self.packed = LmLayout(network, matrices, library)
         self.vectors, self.vocabulary_size = self.packed.vectors, network.output.linear.out_features
         self.max_length = network.decoder_input.positions.max_length
@@ -328,13 +319,17 @@ class LmEngine(NativeEngine):
     @torch.inference_mode()
     def start(self, *_source: Tensor, window: int | None = None) -> NativeState:
         layers, one = len(self.packed.layers), self.packed.layers[0]
-        dtype = torch.float32 if self.exact else torch.float16
-        keys, values = (
-            torch.empty(layers, SLOTS, one.kv_heads * size, dtype=dtype) for size in (one.key_dim, one.value_dim)
-        )
+        dtype, more = CACHE_TYPES[self.cache_type]
+        widths = (one.kv_heads * (size + more) for size in (one.key_dim, one.value_dim))
+        keys, values = (torch.empty(layers, SLOTS, width, dtype=dtype) for width in widths)
         pool = SlotPool(keys, values)
         window = smaller_window(self.network.config.window, window)
         return NativeState(pool, torch.empty(1, 64, dtype=torch.int32), window)
+
+    def vector_bytes(self, size: int) -> int:
+        """The memory of a key or value of so many numbers."""
+        dtype, more = CACHE_TYPES[self.cache_type]
+        return (size + more) * dtype.itemsize
 
     def step(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
         logits, _ = self._step(ids, state, last=False)
@@ -346,15 +341,15 @@ class LmEngine(NativeEngine):
         return logits, state
 
     def step_seeing(
-        self, ids: Tensor, state: NativeState, heads: Sequence[SeenHead]
+        self, ids: Tensor, state: NativeState, heads: Sequence[SeenHead], last: bool = False
     ) -> tuple[Tensor, list[Tensor], NativeState]:
-        """What `step` returns, with the weights (B, T, S) of some heads, S keys from the first that is kept."""
-        for each in heads:
-            layer = self.packed.layers[each.layer] if 0 <= each.layer < len(self.packed.layers) else None
-            if layer is None or not 0 <= each.head < layer.heads:
-                raise ConfigError(f"there is no layer {each.layer} with a head {each.head}; both count from 0")
-        logits, weights = self._step(ids, state, last=False, heads=heads)
-        return logits, weights, state
+        self._check_heads(heads)
+        return *self._step(ids, state, last, heads), state
+
+    def can_see(self, head: SeenHead) -> bool:
+        layers = self.packed.layers
+        known = 0 <= head.layer < len(layers) and 0 <= head.head < layers[head.layer].heads
+        return known and not head.cross and head.tensor == "weights"
 
     @torch.inference_mode()
     def _step(
@@ -373,7 +368,7 @@ class LmEngine(NativeEngine):
         if rows > len(state.lists):  # a language model starts with one row for all
             state.lists = state.lists.expand(rows, -1).clone()
         state.extend(rows, tokens)
-        cache, own = self._lm_cache(state), ids.to(torch.int32).contiguous()
+        cache, own = self._cache(state), ids.to(torch.int32).contiguous()
         logits = torch.empty(rows, 1 if last else tokens, self.vocabulary_size)
         weights = [torch.empty(rows, tokens, cache.length) for _ in heads]
         wanted = zip(heads, weights, strict=True)
@@ -384,20 +379,11 @@ class LmEngine(NativeEngine):
                 *(rows, rows * tokens, last, self.exact, len(heads), trial.threads),
             )
             failed = self.library.clearhead_lm_step(*map(ctypes.byref, (model, cache, step)))
-        if failed:
+        if failed == NO_MEMORY:
             raise MemoryError(f"out of memory in a step of {rows * tokens} tokens")
+        if failed:
+            raise ShapeError(f"a step of {rows} rows with {tokens} tokens each has {REFUSALS[failed]}")
         return logits, weights
-
-    def _lm_cache(self, state: NativeState) -> CLmCache:
-        """The structure of a state that has slots for the new tokens."""
-        pool, unequal = state.pool, state.unequal
-        return CLmCache(
-            *(x.data_ptr() for x in (pool.keys, pool.values, state.lists)),
-            *((None, None) if unequal is None else (unequal.counts.data_ptr(), unequal.firsts.data_ptr())),
-            pool.keys.size(1),
-            state.length - state.first if unequal is None else int(unequal.counts.max()),
-            *(state.lists.size(1), state.first, state.window or 0, pool.keys.dtype == torch.float16),
-        )
 
     def can_search(self, _state: NativeState, _prompts: Prompts, _settings: Settings) -> bool:
         return False

@@ -60,7 +60,7 @@ static inline __attribute__((always_inline)) void load_groups(const int kind, co
 static inline __attribute__((always_inline)) void byte_tile(
     const int kind, const Matrix *matrix, const uint8_t *panel, const int8_t *bytes, const BlockScale *scales, float *y,
     const int tokens) {
-    int blocks = matrix->in / BLOCK;
+    int blocks = matrix->inputs / BLOCK;
     const uint8_t *all_scales = panel + (int64_t)blocks * QUANT_BYTES[kind];
     for (int part = 0; part < PARTS; part++) {
         vec sums[TILE];
@@ -72,7 +72,7 @@ static inline __attribute__((always_inline)) void byte_tile(
             load_groups(kind, panel + b * QUANT_BYTES[kind], part, groups);
             _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
                 const BlockScale *own = scales + (int64_t)t * blocks + b;
-                const int8_t *x = bytes + (int64_t)t * matrix->in + b * BLOCK;
+                const int8_t *x = bytes + (int64_t)t * matrix->inputs + b * BLOCK;
                 int32_t off = offset_of(kind);
                 if (kind == Q8_F) {
                     vec low = byte_sums(groups, x, GROUPS / 2, -off * own->half[0]);
@@ -116,7 +116,7 @@ static inline __attribute__((always_inline)) void expand_block(const int kind, c
 
 static inline __attribute__((always_inline)) void float_tile(
     const int kind, const Matrix *matrix, const uint8_t *panel, const float *x, float *y, const int tokens) {
-    int blocks = matrix->in / BLOCK;
+    int blocks = matrix->inputs / BLOCK;
     const uint8_t *all_scales = panel + (int64_t)blocks * QUANT_BYTES[kind];
     for (int part = 0; part < PARTS; part++) {
         vec sums[TILE];
@@ -126,7 +126,7 @@ static inline __attribute__((always_inline)) void float_tile(
             expand_block(kind, panel + (int64_t)b * QUANT_BYTES[kind], all_scales + b * SCALE_BYTES[kind], part, w);
             for (int i = 0; i < BLOCK; i++)
                 _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++)
-                    sums[t] += x[(int64_t)t * matrix->in + b * BLOCK + i] * w[i];
+                    sums[t] += x[(int64_t)t * matrix->inputs + b * BLOCK + i] * w[i];
         }
         _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) store(y + t * LANES + part * WIDTH, sums[t]);
     }
@@ -135,13 +135,13 @@ static inline __attribute__((always_inline)) void float_tile(
 /* --- any kind, any number of vectors --- */
 
 #define TILE_OF(KIND, N)                                                                                                 \
-    if (x->bytes && KIND != F32) byte_tile(KIND, matrix, panel, x->bytes + first * matrix->in, scales, y, N);            \
-    else float_tile(KIND, matrix, panel, x->floats + first * matrix->in, y, N);
+    if (x->bytes && KIND != F32) byte_tile(KIND, matrix, panel, x->bytes + first * matrix->inputs, scales, y, N);            \
+    else float_tile(KIND, matrix, panel, x->floats + first * matrix->inputs, y, N);
 
 #define KERNEL(KIND)                                                                                                     \
     static int tile_##KIND(const Matrix *matrix, const uint8_t *panel, const Vectors *x, int64_t first, int count,       \
                            float *y) {                                                                                   \
-        const BlockScale *scales = x->scales + first * (matrix->in / BLOCK);                                             \
+        const BlockScale *scales = x->scales + first * (matrix->inputs / BLOCK);                                             \
         if (count >= TILE) { TILE_OF(KIND, TILE) return TILE; }                                                          \
         if (count >= 4 && TILE > 4) { TILE_OF(KIND, 4) return 4; }                                                       \
         if (count >= 2) { TILE_OF(KIND, 2) return 2; }                                                                   \
@@ -171,7 +171,7 @@ static void multiply(const Matrix *matrix, int panel, const Vectors *x, int64_t 
 
 /* One row of a matrix as floats. */
 static void expand_row(const Matrix *matrix, int row, float *into) {
-    int blocks = matrix->in / BLOCK, part = row % LANES / WIDTH, lane = row % WIDTH;
+    int blocks = matrix->inputs / BLOCK, part = row % LANES / WIDTH, lane = row % WIDTH;
     const uint8_t *panel = matrix->panels + row / LANES * matrix->stride;
     const uint8_t *scales = panel + (int64_t)blocks * QUANT_BYTES[matrix->kind];
     for (int b = 0; b < blocks; b++) {

@@ -114,11 +114,12 @@ static void put_floats(int format, const uint8_t *row, int columns, uint8_t *pan
 
 static void put_block(int kind, const Unpacked *u, const uint8_t *scale, uint8_t *quants, uint8_t *scales, int lane) {
     float *floats = (float *)scales + lane;
-    for (int i = 0; i < BLOCK; i++) {
-        int g = i / FOUR, nibbles = kind == Q4_0 || kind == Q4_1 || kind == Q4_F;
-        uint8_t *into = quants + ((nibbles ? g / 2 : g) * LANES + lane) * FOUR + i % FOUR;
-        if (nibbles) *into |= u->q[i] << (4 * (g & 1));
-        else *into = (uint8_t)u->q[i];
+    int nibbles = kind == Q4_0 || kind == Q4_1 || kind == Q4_F, step = nibbles ? 2 : 1;
+    for (int g = 0; g < GROUPS; g += step) { /* four numbers at once: those of 4 bits leave room for the next four */
+        uint32_t four, next;
+        memcpy(&four, u->q + FOUR * g, FOUR);
+        if (nibbles) memcpy(&next, u->q + FOUR * (g + 1), FOUR), four |= next << 4;
+        memcpy(quants + (g / step * LANES + lane) * FOUR, &four, FOUR);
     }
     if (kind == Q4_F) floats[0] = u->d[0], floats[LANES] = u->m;
     else if (kind == Q8_F) floats[0] = u->d[0], floats[LANES] = u->d[1], floats[2 * LANES] = u->m;
@@ -127,10 +128,10 @@ static void put_block(int kind, const Unpacked *u, const uint8_t *scale, uint8_t
 }
 
 typedef struct {
-    const uint8_t *rows;                        /* (out, row_bytes) in one of GGUF's formats */
+    const uint8_t *rows;                        /* (outputs, row_bytes) in one of GGUF's formats */
     uint8_t *panels;                            /* zeros at first */
     int64_t row_bytes;
-    int32_t format, out, columns;               /* columns are padded to whole blocks */
+    int32_t format, outputs, columns;            /* columns are padded to whole blocks */
 } Packing;
 
 /* One panel. */
@@ -140,7 +141,7 @@ static void pack_panel(const Packing *from, int p) {
     int scale_bytes = kind == Q8_F ? 192 : kind == Q4_F ? 128 : kind == Q4_1 ? 64 : 32;
     int block_bytes = format == GGUF_Q8_0 ? 34 : format == GGUF_Q4_0 ? 18 : format == GGUF_Q4_1 ? 20 : 22;
     uint8_t *panel = from->panels + p * panel_bytes(kind, blocks * BLOCK), *scales = panel + (int64_t)blocks * quant_bytes;
-    for (int lane = 0; lane < LANES && p * LANES + lane < from->out; lane++) {
+    for (int lane = 0; lane < LANES && p * LANES + lane < from->outputs; lane++) {
         const uint8_t *row = from->rows + (int64_t)(p * LANES + lane) * from->row_bytes;
         if (kind == F32) put_floats(format, row, from->columns, panel, lane);
         for (int b = 0; kind != F32 && b < blocks; b++) {

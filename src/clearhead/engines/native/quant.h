@@ -37,9 +37,9 @@ enum {
 
 typedef struct {
     const uint8_t *panels;
-    const float *bias;                          /* (out,) in whole panels, or NULL */
+    const float *bias;                          /* (outputs,) in whole panels, or NULL */
     int64_t stride;                             /* bytes of a panel */
-    int32_t in, out, kind;                      /* in: whole blocks */
+    int32_t inputs, outputs, kind;              /* inputs: whole blocks */
 } Matrix;
 
 typedef struct {
@@ -48,12 +48,12 @@ typedef struct {
 } BlockScale;
 
 typedef struct {
-    const float *floats;                        /* (N, in) */
-    const int8_t *bytes;                        /* (N, in), or NULL: the floats are multiplied */
-    const BlockScale *scales;                   /* (N, in / BLOCK) */
+    const float *floats;                        /* (N, inputs) */
+    const int8_t *bytes;                        /* (N, inputs), or NULL: the floats are multiplied */
+    const BlockScale *scales;                   /* (N, inputs / BLOCK) */
 } Vectors;
 
-static inline int panels_of(const Matrix *matrix) { return (matrix->out + LANES - 1) / LANES; }
+static inline int panels_of(const Matrix *matrix) { return (matrix->outputs + LANES - 1) / LANES; }
 
 static inline float float_of_half(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 1023, bits;

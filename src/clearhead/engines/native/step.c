@@ -13,10 +13,15 @@
 #include "embed.h"
 #include "linear.h"
 #include "norm.h"
+#include "texts.h"
+#include <stdatomic.h>
+
+enum { LINE = 16 }; /* floats of a line of the processor's cache */
 
 typedef struct {
     int64_t list, slot;            /* where its list begins; the slot of its own key and value */
     int32_t seen, place, position; /* visible slots; which of them is its own; its position in the text */
+    int32_t hidden;                /* slots of its list before those that it sees */
 } TokenView;                       /* what self-attention of one token sees */
 
 typedef struct {
@@ -24,8 +29,10 @@ typedef struct {
     const int32_t *lists;
     const TokenView *views; /* (N,) */
     int64_t slots;
-    int32_t longest; /* the maximum number of slots that a token sees */
-    int32_t alone;   /* no token sees another of this step */
+    int32_t longest;       /* the maximum number of slots that a token sees */
+    int32_t alone;         /* no token sees another of this step */
+    const int32_t *begins; /* (texts + 1,) of whole texts that lie in the slots from 0 on, or NULL */
+    int32_t texts;
 } KeyValues;
 
 typedef struct {
@@ -42,6 +49,8 @@ typedef struct {
     float *scores;            /* (threads, scores_size) */
     int64_t scores_size;      /* of one thread */
     Quantized quantized;      /* the input of the next product, where it multiplies bytes */
+    const Seen *seen;         /* (seen_count,) heads whose weights are wanted */
+    int seen_count;
 } Pass;
 
 int EXPORT(panel)(void) {
@@ -83,23 +92,52 @@ static void add_residual(const Worker *worker, Pass *p, const Residual *residual
 
 /* --- attention --- */
 
-/* The queries of one token that share a key-value head, q (H / G, K), attend to the slots of a list -> (H / G, V). */
-static void attend(const Attention *a, int group, const float *q, const float *keys, const float *values,
-                   const int32_t *list, int count, int place, float *scores, float *restrict mixed) {
-    int64_t K = a->key_dim, V = a->value_dim, G = a->kv_heads;
-    int heads = a->heads / a->kv_heads, room = in_eights(count);
-    for (int j = 0; j < count; j++) {
-        const float *key = keys + (list[j] * G + group) * K;
-        for (int h = 0; h < heads; h++) scores[h * room + j] = dot(q + h * K, key, K) * a->scale;
+typedef struct {
+    const Pass *pass;
+    int layer, cross;
+    int64_t token, hidden;
+} Seeing; /* one token of one attention layer */
+
+/* Hand out the scores or weights of one head, if they are wanted; what the token does not see is 0. */
+static inline void show(const Seeing *seeing, int head, int weights, const float *numbers, int count) {
+    for (int i = 0; i < seeing->pass->seen_count; i++) {
+        const Seen *seen = seeing->pass->seen + i;
+        float *into = weights ? seen->weights : seen->scores;
+        if (!into || seen->layer != seeing->layer || seen->head != head || seen->cross != seeing->cross) continue;
+        into += seeing->token * seen->width;
+        memset(into, 0, sizeof(float) * seen->width);
+        memcpy(into + seeing->hidden, numbers, sizeof(float) * count);
     }
-    for (int h = 0; a->bias && h < heads; h++) {
-        const float *bias = a->bias + (int64_t)(group * heads + h) * (2 * a->positions - 1) + a->positions - 1 + place;
+}
+
+/* Some key-value heads of one token: its queries q (H, K) attend to the slots of a list -> mixed (H, V). All heads read
+   a slot together, whose keys lie side by side; its values are fetched meanwhile.                                    */
+static void attend(const Attention *a, Range groups, const float *q, const float *keys, const float *values,
+                   const int32_t *list, int count, int place, const Seeing *seeing, float *scores, float *mixed) {
+    int64_t K = a->key_dim, V = a->value_dim, G = a->kv_heads;
+    int heads = a->heads / a->kv_heads, first = groups.first * heads, last = groups.last * heads;
+    int room = in_eights(count);
+    for (int j = 0; j < count; j++) {
+        const float *key = keys + list[j] * G * K, *value = values + list[j] * G * V;
+        for (int64_t i = groups.first * V; i < groups.last * V; i += LINE) __builtin_prefetch(value + i, 0, 2);
+        for (int h = first; h < last; h++) scores[h * room + j] = dot(q + h * K, key + h / heads * K, K) * a->scale;
+    }
+    for (int h = first; a->bias && h < last; h++) {
+        const float *bias = a->bias + (int64_t)h * (2 * a->positions - 1) + a->positions - 1 + place;
         for (int j = 0; j < count; j++) scores[h * room + j] += bias[-j];
     }
-    for (int h = 0; h < heads; h++) {
+    for (int h = first; h < last; h++) {
+        show(seeing, h, 0, scores + h * room, count);
         softmax(scores + h * room, count);
-        mix(values + group * V, G * V, list, scores + h * room, count, mixed + h * V, V);
+        show(seeing, h, 1, scores + h * room, count);
+        mix(values + h / heads * V, G * V, list, scores + h * room, count, mixed + h * V, V);
     }
+}
+
+/* The heads of one token that are among the key-value heads from i to `last` of all tokens. */
+static inline Range groups_of(int64_t i, int64_t last, int64_t groups) {
+    int64_t first = i % groups, left = last - i;
+    return (Range){first, first + left < groups ? first + left : groups};
 }
 
 /* Rotary positions: rotate each pair (i, i + K / 2) of some heads by its position's angle. */
@@ -124,35 +162,65 @@ static void keep_key_and_value(const Attention *a, const TokenView *view, int gr
     memcpy(values + (view->slot * a->kv_heads + group) * V, v, sizeof(float) * V);
 }
 
+/* Whole texts, head by head: threads share the heads, because texts are of unequal length. */
+static void attend_texts(const Worker *worker, Pass *p, const Attention *a, const float *keys, const float *values,
+                         float *memory) {
+    const KeyValues *kv = p->kv;
+    int64_t K = a->key_dim, V = a->value_dim, shared = a->heads / a->kv_heads;
+    Text text = {.q_apart = a->project.outputs, .mixed_apart = a->heads * V};
+    text.keys_apart = a->kv_heads * K, text.values_apart = a->kv_heads * V;
+    Range mine = share(worker, (int64_t)a->heads * kv->texts);
+    for (int64_t i = mine.first; i < mine.last; i++) {
+        int64_t head = i / kv->texts, begin = kv->begins[i % kv->texts] - kv->begins[0];
+        text.count = kv->begins[i % kv->texts + 1] - kv->begins[0] - begin;
+        text.q = p->projected + begin * text.q_apart + head * K;
+        text.keys = keys + begin * text.keys_apart + head / shared * K;
+        text.values = values + begin * text.values_apart + head / shared * V;
+        text.mixed = p->mixed + begin * text.mixed_apart + head * V;
+        attend_text(a, &text, head, memory);
+    }
+}
+
 static void attend_self(const Worker *worker, Pass *p, const Attention *a, int layer) {
     const KeyValues *kv = p->kv;
-    int64_t G = a->kv_heads, K = a->key_dim, V = a->value_dim, heads = a->heads / G;
+    int64_t G = a->kv_heads, K = a->key_dim, V = a->value_dim;
     float *keys = kv->keys + layer * kv->slots * G * K, *values = kv->values + layer * kv->slots * G * V;
     float *scores = p->scores + worker->number * p->scores_size;
     Range mine = share(worker, p->tokens * G);
     for (int64_t i = mine.first; i < mine.last; i++)
         keep_key_and_value(a, kv->views + i / G, i % G, p->projected + i / G * a->project.outputs, keys, values);
     if (!kv->alone) barrier(worker);
-    for (int64_t i = mine.first; i < mine.last; i++) {
-        const TokenView *view = kv->views + i / G;
-        const float *q = p->projected + i / G * a->project.outputs + i % G * heads * K;
-        attend(a, i % G, q, keys, values, kv->lists + view->list, view->seen, view->place, scores,
-               p->mixed + i * heads * V);
+    if (kv->begins) {
+        attend_texts(worker, p, a, keys, values, scores);
+        barrier(worker);
+        return;
+    }
+    for (int64_t i = mine.first; i < mine.last;) {
+        int64_t t = i / G;
+        const TokenView *view = kv->views + t;
+        Range groups = groups_of(i, mine.last, G);
+        Seeing seeing = {p, layer, 0, t, view->hidden};
+        attend(a, groups, p->projected + t * a->project.outputs, keys, values, kv->lists + view->list, view->seen,
+               view->place, &seeing, scores, p->mixed + t * a->heads * V);
+        i += groups.last - groups.first;
     }
     barrier(worker);
 }
 
 static void attend_cross(const Worker *worker, Pass *p, const Attention *a, int layer) {
     const Memory *memory = p->memory;
-    int64_t G = a->kv_heads, K = a->key_dim, V = a->value_dim, heads = a->heads / G, each = p->tokens / p->rows;
+    int64_t G = a->kv_heads, K = a->key_dim, V = a->value_dim, each = p->tokens / p->rows;
     const float *keys = memory->keys + layer * memory->slots * G * K;
     const float *values = memory->values + layer * memory->slots * G * V;
     float *scores = p->scores + worker->number * p->scores_size;
     Range mine = share(worker, p->tokens * G);
-    for (int64_t i = mine.first; i < mine.last; i++) {
-        int64_t sentence = memory->sentence[i / G / each];
-        attend(a, i % G, p->projected + i * heads * K, keys, values, memory->lists + sentence * memory->stride,
-               memory->lengths[sentence], 0, scores, p->mixed + i * heads * V);
+    for (int64_t i = mine.first; i < mine.last;) {
+        int64_t t = i / G, sentence = memory->sentence[t / each];
+        Range groups = groups_of(i, mine.last, G);
+        Seeing seeing = {p, layer, 1, t, 0};
+        attend(a, groups, p->projected + t * a->heads * K, keys, values, memory->lists + sentence * memory->stride,
+               memory->lengths[sentence], 0, &seeing, scores, p->mixed + t * a->heads * V);
+        i += groups.last - groups.first;
     }
     barrier(worker);
 }
@@ -173,7 +241,7 @@ static void activate(int activation, float *restrict x, const float *restrict ga
     if (activation == RELU)
         for (int i = 0; i < size; i++) x[i] = x[i] > 0 ? x[i] : 0;
     else if (activation == GELU)
-        for (int i = 0; i < size; i++) x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678f));
+        for (int i = 0; i < size; i++) x[i] = 0.5f * x[i] * (1.0f + error_function(x[i] * 0.70710678f));
     else
         for (int i = 0; i < size; i++) {
             float e = exponential(-fabsf(gate[i]));
@@ -183,10 +251,10 @@ static void activate(int activation, float *restrict x, const float *restrict ga
 
 static void feed_forward(const Worker *worker, Pass *p, const FeedForward *f, const float *x) {
     int64_t size = f->inner.outputs;
-    enum { TOGETHER = 4 };
+    enum { SIDE_BY_SIDE = 4 };
     Range mine = share(worker, panels_of(&f->inner));
-    for (int64_t first = mine.first; first < mine.last; first += TOGETHER) { /* activated while they are in the cache */
-        Range panels = {first, first + TOGETHER < mine.last ? first + TOGETHER : mine.last};
+    for (int64_t first = mine.first; first < mine.last; first += SIDE_BY_SIDE) { /* activated while in the cache */
+        Range panels = {first, first + SIDE_BY_SIDE < mine.last ? first + SIDE_BY_SIDE : mine.last};
         int64_t begin = panels.first * PANEL, end = panels.last * PANEL < size ? panels.last * PANEL : size;
         linear_panels(&f->inner, panels, x, &p->quantized, p->inner, p->tokens);
         if (f->activation == SWIGLU) linear_panels(&f->gate, panels, x, &p->quantized, p->gate, p->tokens);
@@ -242,15 +310,17 @@ static void pass_stack(const Worker *worker, void *context) {
 /* Make memory for a pass and go through the stack; 0 if memory ran out. */
 static int run_pass(Pass *p, int threads) {
     const Stack *stack = p->stack;
-    int64_t N = p->tokens, D = stack->dim, wide = D, inner = 0, mixing = 0, heads = 0;
+    int64_t N = p->tokens, D = stack->dim, wide = D, inner = 0, mixing = 0, heads = 0, keys = 0;
     for (int l = 0; l < stack->layers; l++) {
         const Block *b = stack->blocks + l;
         wide = max_int(wide, max_int(b->self.project.outputs, b->cross.heads ? b->cross.project.outputs : 0));
         mixing = max_int(mixing, max_int(b->self.heads * b->self.value_dim, b->cross.heads * b->cross.value_dim));
         inner = max_int(inner, b->feed_forward.inner.outputs);
         heads = max_int(heads, max_int(b->self.heads, b->cross.heads));
+        keys = max_int(keys, b->self.key_dim);
     }
     p->scores_size = heads * in_eights(p->memory ? max_int(p->kv->longest, p->memory->stride) : p->kv->longest);
+    if (p->kv->begins) p->scores_size = text_memory(p->kv->longest, keys);
     float *work = malloc(sizeof(float) * (N * (2 * D + wide + mixing + 2 * inner) + threads * p->scores_size));
     int ok = make_quantized(&p->quantized, N, max_int(max_int(D, mixing), inner)) && work;
     if (ok) {
@@ -268,20 +338,54 @@ static TokenView view_of(const Cache *cache, int64_t row, int each, int t) {
     int start = cache->firsts ? cache->firsts[row] : cache->first, place = length - each + t, seen = place + 1;
     int first = cache->window && seen > cache->window ? seen - cache->window : 0;
     int64_t list = row * cache->stride;
-    return (TokenView){list + first, cache->lists[list + place], seen - first, place - first, start + place};
+    return (TokenView){list + first, cache->lists[list + place], seen - first, place - first, start + place, first};
+}
+
+/* A pass over the new tokens of all rows; 0 if memory ran out. */
+static int run_step(Pass *p, const Cache *cache, int threads) {
+    int each = p->tokens / p->rows;
+    TokenView *views = malloc(sizeof(TokenView) * p->tokens);
+    if (!views) return 0;
+    for (int t = 0; t < p->tokens; t++) views[t] = view_of(cache, t / each, each, t % each);
+    KeyValues kv = {cache->keys, cache->values, cache->lists, views, cache->slots, cache->length, each == 1};
+    p->kv = &kv;
+    int ok = run_pass(p, threads);
+    free(views);
+    return ok;
 }
 
 int EXPORT(step)(const Stack *stack, const Cache *cache, const Memory *memory, float *x, float *logits, int rows,
                  int tokens, int last, int threads) {
+    Pass p = {stack, NULL, memory, x, logits, rows, tokens, last ? rows : tokens};
+    return !run_step(&p, cache, threads);
+}
+
+int EXPORT(step_tokens)(const Stack *stack, const Input *input, const Cache *cache, const Memory *memory,
+                        const int32_t *ids, float *logits, const Seen *seen, int seen_count, int rows, int tokens,
+                        int last, int threads) {
     int each = tokens / rows;
-    TokenView *views = malloc(sizeof(TokenView) * tokens);
-    if (!views) return 1;
-    for (int t = 0; t < tokens; t++) views[t] = view_of(cache, t / each, each, t % each);
-    KeyValues kv = {cache->keys, cache->values, cache->lists, views, cache->slots, cache->length, each == 1};
-    Pass p = {stack, &kv, memory, x, logits, rows, tokens, last ? rows : tokens};
-    int ok = run_pass(&p, threads);
-    free(views);
+    int64_t D = stack->dim;
+    float *x = malloc(sizeof(float) * tokens * D);
+    if (!x) return 1;
+    for (int t = 0; t < tokens; t++)
+        embed(input, ids[t], view_of(cache, t / each, each, t % each).position, x + t * D, D);
+    Pass p = {stack, NULL, memory, x, logits, rows, tokens, last ? rows : tokens, .seen = seen, .seen_count = seen_count};
+    int ok = run_step(&p, cache, threads);
+    free(x);
     return !ok;
+}
+
+int64_t EXPORT(take_slots)(int32_t *lists, int64_t stride, int32_t *counts, int32_t *next, int32_t *left, int rows,
+                           int tokens, int together, int64_t used) {
+    for (int row = 0; row < rows; row++) {
+        if (left[row] < tokens) {
+            int taken = max_int(tokens, together);
+            next[row] = used, left[row] = taken, used += taken;
+        }
+        for (int t = 0; t < tokens; t++) lists[row * stride + counts[row]++] = next[row]++;
+        left[row] -= tokens;
+    }
+    return used;
 }
 
 /* --- encoding a source --- */
@@ -324,29 +428,102 @@ static int keys_and_values(const Stack *decoder, const float *x, float *keys, fl
     return ok;
 }
 
-int EXPORT(read)(const Stack *encoder, const Input *input, const Stack *decoder, const int32_t *tokens,
-                 const int32_t *begins, int sentences, float *keys, float *values, int threads) {
-    int N = begins[sentences], longest = 0;
+/* Sentences end to end: every token sees those of its sentence, with `causal` only the earlier ones. x (N, D) -> hidden
+   states (N, D). 0 if memory ran out.                                                                                */
+static int pass_sentences(const Stack *encoder, float *x, const int32_t *begins, int sentences, int causal, int threads) {
+    int N = begins[sentences] - begins[0], longest = 0;
     const Attention *a = &encoder->blocks->self;
-    int64_t D = encoder->dim, size = (int64_t)a->kv_heads * (a->key_dim + a->value_dim);
-    float *x = malloc(sizeof(float) * N * D), *self_keys = malloc(sizeof(float) * N * size);
+    int64_t size = (int64_t)a->kv_heads * (a->key_dim + a->value_dim);
+    float *keys = malloc(sizeof(float) * N * size);
     int32_t *lists = malloc(sizeof(int32_t) * N);
     TokenView *views = malloc(sizeof(TokenView) * N);
-    int ok = x && self_keys && lists && views;
+    int ok = keys && lists && views;
     for (int i = 0; ok && i < sentences; i++) {
-        int begin = begins[i], count = begins[i + 1] - begin;
+        int begin = begins[i] - begins[0], count = begins[i + 1] - begins[i];
         longest = max_int(longest, count);
-        for (int t = 0; t < count; t++) {
-            embed(input, tokens[begin + t], t, x + (begin + t) * D, D);
-            lists[begin + t] = begin + t, views[begin + t] = (TokenView){begin, begin + t, count, t, t};
-        }
+        for (int t = 0; t < count; t++)
+            lists[begin + t] = begin + t, views[begin + t] = (TokenView){begin, begin + t, causal ? t + 1 : count, t, t};
     }
     if (ok) {
-        float *self_values = self_keys + (int64_t)N * a->kv_heads * a->key_dim;
-        KeyValues kv = {self_keys, self_values, lists, views, 0, longest}; /* 0 slots: every layer reuses the memory */
+        float *values = keys + (int64_t)N * a->kv_heads * a->key_dim;
+        KeyValues kv = {keys, values, lists, views, 0, longest}; /* 0 slots: every layer reuses the memory */
+        if (!causal) kv.begins = begins, kv.texts = sentences;
         Pass p = {encoder, &kv, NULL, x, NULL, sentences, N, N};
-        ok = run_pass(&p, threads) && keys_and_values(decoder, x, keys, values, N, threads);
+        ok = run_pass(&p, threads);
     }
-    free(x), free(self_keys), free(lists), free(views);
+    free(keys), free(lists), free(views);
+    return ok;
+}
+
+/* Tokens of a part of many sentences: so many that the weights are not the most of what is read, so few that what is
+   computed of them stays in the cache of a core.                                                                     */
+enum { FEWEST = 96, MOST = 384, PARTS = 8 }; /* parts for each thread, where there are enough tokens */
+
+typedef struct {
+    const Stack *encoder;
+    float *x;
+    const int32_t *begins;
+    int32_t *firsts; /* (count + 1,) the first sentence of each part */
+    int count, causal;
+    atomic_int next, failed; /* the next part that nobody has taken; whether memory ran out */
+} Parts;
+
+/* Cut sentences into parts of `most` tokens, or of one sentence that has more -> the tokens of the largest. */
+static int cut_sentences(Parts *p, int sentences, int most) {
+    int largest = 0;
+    p->count = p->firsts[0] = 0;
+    for (int i = 0; i < sentences; i++) {
+        int first = p->firsts[p->count], tokens = p->begins[i + 1] - p->begins[first];
+        if (i > first && tokens > most) p->firsts[++p->count] = i, tokens = p->begins[i + 1] - p->begins[i];
+        largest = max_int(largest, tokens);
+    }
+    p->firsts[++p->count] = sentences;
+    return largest;
+}
+
+static void pass_parts(const Worker *worker, void *context) {
+    Parts *p = context;
+    (void)worker;
+    for (int part = atomic_fetch_add(&p->next, 1); part < p->count; part = atomic_fetch_add(&p->next, 1)) {
+        int first = p->firsts[part], sentences = p->firsts[part + 1] - first;
+        float *x = p->x + (int64_t)(p->begins[first] - p->begins[0]) * p->encoder->dim;
+        if (!pass_sentences(p->encoder, x, p->begins + first, sentences, p->causal, 1)) atomic_store(&p->failed, 1);
+    }
+}
+
+/* The same for any number of sentences. Each thread takes parts and waits for none; only where there are too few parts
+   for that, all threads work on one after the other.                                                                 */
+static int encode_sentences(const Stack *encoder, float *x, const int32_t *begins, int sentences, int causal,
+                            int threads) {
+    int64_t N = begins[sentences] - begins[0], each = N / ((int64_t)PARTS * threads);
+    Parts p = {encoder, x, begins, malloc(sizeof(int32_t) * (sentences + 1)), 0, causal, 0, 0};
+    if (!p.firsts) return 0;
+    int largest = cut_sentences(&p, sentences, each < FEWEST ? FEWEST : each < MOST ? each : MOST);
+    if ((int64_t)largest * threads <= N)
+        run_parallel(threads, pass_parts, &p);
+    else
+        for (int part = 0; part < p.count; part++) {
+            int first = p.firsts[part], count = p.firsts[part + 1] - first;
+            float *from = x + (int64_t)(begins[first] - begins[0]) * encoder->dim;
+            if (!pass_sentences(encoder, from, begins + first, count, causal, threads)) p.failed = 1;
+        }
+    free(p.firsts);
+    return !p.failed;
+}
+
+int EXPORT(encode)(const Stack *encoder, float *x, const int32_t *begins, int sentences, int causal, int threads) {
+    return !encode_sentences(encoder, x, begins, sentences, causal, threads);
+}
+
+int EXPORT(read)(const Stack *encoder, const Input *input, const Stack *decoder, const int32_t *tokens,
+                 const int32_t *begins, int sentences, float *keys, float *values, int threads) {
+    int64_t N = begins[sentences], D = encoder->dim;
+    float *x = malloc(sizeof(float) * N * D);
+    if (!x) return 1;
+    for (int i = 0; i < sentences; i++)
+        for (int64_t t = begins[i]; t < begins[i + 1]; t++) embed(input, tokens[t], t - begins[i], x + t * D, D);
+    int ok = encode_sentences(encoder, x, begins, sentences, 0, threads);
+    ok = ok && keys_and_values(decoder, x, keys, values, N, threads);
+    free(x);
     return !ok;
 }

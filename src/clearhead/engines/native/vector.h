@@ -34,6 +34,13 @@ static inline float exponential(float x) {
     return e * two;
 }
 
+/* erf(x) within 1.5e-7 (Abramowitz and Stegun 7.1.26); without branches, so that a loop over it becomes vectors. */
+static inline float error_function(float x) {
+    float size = fabsf(x), t = 1.0f / (1.0f + 0.3275911f * size);
+    float sum = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    return copysignf(1.0f - sum * exponential(-size * size), x);
+}
+
 typedef float vec8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t shuffle_mask __attribute__((vector_size(32)));
 
@@ -75,13 +82,13 @@ static inline void softmax(float *scores, int count) {
 static inline void mix(const float *x, int64_t apart, const int32_t *list, const float *weights, int count, float *y,
                        int size) {
     int i = 0;
-    for (; i + 32 <= size; i += 32) {
-        vec8 sum[4] = {{0}};
+    for (; i + 4 * WIDTH <= size; i += 4 * WIDTH) {
+        vec sum[4] = {{0}};
         for (int j = 0; j < count; j++) {
             const float *row = x + list[j] * apart + i;
-            for (int part = 0; part < 4; part++) sum[part] += weights[j] * *(const vec8 *)(row + 8 * part);
+            for (int part = 0; part < 4; part++) sum[part] += weights[j] * *(const vec *)(row + WIDTH * part);
         }
-        for (int part = 0; part < 4; part++) *(vec8 *)(y + i + 8 * part) = sum[part];
+        for (int part = 0; part < 4; part++) *(vec *)(y + i + WIDTH * part) = sum[part];
     }
     for (; i + 8 <= size; i += 8) {
         vec8 sum = {0};
