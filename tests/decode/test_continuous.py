@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.serve.setting import CHARACTERS, make
 
 from clearhead import load
-from clearhead.decode import Row, Settings, TokenLoop
+from clearhead.decode import Row, Settings, SpecialTokens, TokenLoop
 
 CASES: list[tuple[int, str, dict[str, Any]]] = [  # the step at which it joins, its prompt and settings
     (0, "we are eat", {"temperature": 0.0}),
@@ -45,3 +46,34 @@ def test_rows_with_different_settings_share_a_step(tmp_path: Path, settings: tup
         alone = model.engines.stream(row.prompt, model.special, Settings(max_tokens=43, **more), window)
         ids = list(alone)
         assert row.generated[: len(ids)] == ids, text  # without a stop token the row goes on
+
+
+@torch.inference_mode()
+def test_a_row_whose_prompt_is_known_joins_without_a_step_of_its_own(tmp_path: Path) -> None:
+    """One with wrong settings fails by itself, and the others go on."""
+    make(tmp_path / "writer", "lm", "char", CHARACTERS)
+    model: Any = load(tmp_path / "writer")
+    stepper = model.engines.stepper()
+    if not hasattr(stepper, "merge"):
+        pytest.skip("no native library: torch cannot merge states of unequal length")
+    prompt, loop, failed = model.tokenizer.encode("we are eating bread"), TokenLoop(stepper), list[Exception]()
+    _, read = stepper.step(torch.tensor([prompt]), stepper.start())
+    rows = [
+        Row(prompt, Settings(max_tokens=23, temperature=1.0, seed=seed, banned_tokens=banned))
+        for seed, banned in enumerate([(), (), (10**6,)])
+    ]
+    rows[2].on_error = lambda _, problem: failed.append(problem)
+    loop.add(rows[:1], stepper.start())
+    loop.step()
+    for row in rows[1:]:
+        loop.add([row], stepper.prefix(read, 0, len(prompt) - 1), len(prompt) - 1)
+    loop.step()
+    assert [len(group.rows) for group in loop.groups] == [2]
+    assert [len(row.generated) for row in rows] == [2, 1, 0]
+    assert [str(problem) for problem in failed] == [
+        f"banned_tokens: there is no token 1000000 in the vocabulary of {len(model.tokenizer)} tokens"
+    ]
+    while loop.active:
+        loop.step()
+    for row in rows[:2]:
+        assert row.generated == list(model.engines.stream(prompt, SpecialTokens(0, 0, None), row.settings))

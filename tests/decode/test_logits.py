@@ -20,6 +20,7 @@ from clearhead.decode.logits import (
     force_token,
     logits_processors,
     min_p_filter,
+    penalise_generated,
     penalise_repetition,
     top_k_filter,
     top_p_filter,
@@ -111,6 +112,19 @@ def test_repetition_penalty(logits: Tensor, so_far: Tensor, penalty: float) -> N
     exactly(penalise_repetition(logits, so_far, penalty), wanted)
 
 
+@pytest.mark.parametrize(("presence", "frequency"), [(0.5, 0.0), (0.0, 0.3), (1.5, -0.7)])
+def test_presence_and_frequency_count_what_was_generated(
+    logits: Tensor, so_far: Tensor, presence: float, frequency: float
+) -> None:
+    prompts = torch.arange(B) % (T + 1)
+    wanted = logits.clone()
+    for row in range(B):
+        generated = so_far[row, int(prompts[row]) :].tolist()
+        for token in set(generated):
+            wanted[row, token] -= presence + frequency * generated.count(token)
+    assert_close(penalise_generated(logits, so_far, prompts, presence, frequency), wanted)
+
+
 @pytest.mark.parametrize("tokens", [(0,), (3, 5, 12), tuple(range(1, V)), tuple(range(V))])
 def test_banned_tokens(logits: Tensor, tokens: tuple[int, ...]) -> None:
     exactly(ban_tokens(logits, tokens), by_loops(logits, lambda _, __, token: token not in tokens))
@@ -148,7 +162,7 @@ def test_processors_are_applied_in_order(logits: Tensor, so_far: Tensor) -> None
     assert logits_processors(Settings()) == []
     rules = logits_processors(Settings(repetition_penalty=1.5, no_repeat_ngram=2, banned_tokens=(7, 1)))
     wanted = ban_tokens(ban_repeated_ngrams(penalise_repetition(logits, so_far, 1.5), so_far, 2), (7, 1))
-    exactly(apply_processors(rules, logits, so_far), wanted)
+    exactly(apply_processors(rules, logits, so_far, torch.zeros(B)), wanted)
     assert not wanted.equal(logits)
 
 

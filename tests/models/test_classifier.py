@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from clearhead.nn import POOLS, first_token, last_token, mean_token
+from clearhead.nn import POOLS, first_token, last_token, max_token, mean_token
 
 from .setting import CLASSES, DIM, B, S, System, T, assert_every_parameter_learns, memorise, sentences
 
@@ -24,7 +24,9 @@ def test_one_label_for_a_text(pool: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "chosen"), [("class", first_token), ("mean", mean_token), ("last", last_token)], ids=POOLS.builtin()
+    ("pool", "chosen"),
+    [("class", first_token), ("mean", mean_token), ("max", max_token), ("last", last_token)],
+    ids=POOLS.builtin(),
 )
 def test_the_pool_chooses_what_speaks_for_the_text(pool: str, chosen) -> None:
     model, ids = System("classify", {"pool": pool}).build().double().eval(), sentences(B, S)

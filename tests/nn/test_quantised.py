@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.optional import optional
 
 from clearhead.errors import ShapeError
 from clearhead.nn.quantised import FORMATS, Quantised, quantise
 
-gguf = pytest.importorskip("gguf")
+gguf = optional("gguf")
 HALVES = {"Q6_K": (208,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q4_1": (0, 2), "Q5_1": (0, 2)}  # bytes that begin a float16
 
 

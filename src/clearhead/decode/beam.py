@@ -229,7 +229,8 @@ class BeamGroup:
         forced = [search.known[position] if position < len(search.known) else ANY_TOKEN for search, _ in ordered]
         so_far = torch.tensor([ids for _, ids in ordered], device=logits.device)  # (R, T)
         forced_tokens = torch.tensor(forced, device=logits.device)  # (R,)
-        return apply_processors(self.processors, force_token(logits, forced_tokens), so_far)
+        prompts = torch.tensor([len(search.row.prompt) for search, _ in ordered], device=logits.device)  # (R,)
+        return apply_processors(self.processors, force_token(logits, forced_tokens), so_far, prompts)
 
     def _next_tokens(self, logits: Tensor, processed: Tensor, ranking: Tensor) -> _NextTokens:
         """All three (R, V): the model's own, after the processors, and with the diversity penalty."""
@@ -278,7 +279,8 @@ class BeamGroup:
         for rank, each in enumerate(candidates):
             if rank >= self.width == len(going) and self.observer is None:
                 break
-            stops = each.token == search.row.stop and not search.in_prompt(each.beam)
+            ends = each.token == search.row.stop or each.token in self.settings.stop_tokens
+            stops = ends and not search.in_prompt(each.beam)
             stays = rank < self.width if stops else len(going) < self.width
             if self.observer is not None:
                 self._report(self.observer, search, each, "dropped" if not stays else "finished" if stops else "kept")

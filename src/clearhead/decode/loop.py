@@ -18,13 +18,12 @@ alone. Groups that were added at different times stay apart, unless the model ca
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict, deque
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from array import array
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
-from random import Random
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
@@ -32,15 +31,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from clearhead.decode.beam import BeamGroup
-from clearhead.decode.logits import (
-    ANY_TOKEN,
-    apply_processors,
-    force_token,
-    logits_processors,
-    make_sampler,
-    row_generator,
-)
+from clearhead.decode.logits import ANY_TOKEN, RowSampler, RowText, looks_back, row_generator
 from clearhead.decode.lookup import PromptLookup
+from clearhead.decode.pool import batch_pool
 from clearhead.decode.settings import EndReason, Hypothesis, Prompts, Row, Settings, Token
 from clearhead.decode.stepper import PART, Stepper, last_logits, part_length, select_rows
 from clearhead.errors import ConfigError
@@ -134,6 +127,8 @@ class TokenLoop:
 
     def step(self) -> None:
         """One token for every row, or a part of its prompt. Rows that have ended or are cancelled leave."""
+        if len(self.groups) > 1:
+            self._merge()
         for group in self._turn():
             try:
                 group.step()
@@ -141,8 +136,6 @@ class TokenLoop:
                 self.groups = [each for each in self.groups if each is not group]
                 _fail(group.rows, problem)
         self.groups = [group for group in self.groups if group.rows]
-        if len(self.groups) > 1:
-            self._merge()
 
     def _turn(self) -> list[SampleGroup | BeamGroup]:
         """The groups of the next step: all that generate, and so many that read prompts that no row waits long."""
@@ -170,7 +163,7 @@ class TokenLoop:
         merged: list[SampleGroup] = []
         others: list[SampleGroup | BeamGroup] = []
         for group in self.groups:
-            if isinstance(group, BeamGroup) or not group.takes_single_tokens:
+            if isinstance(group, BeamGroup) or not group.is_mergeable:
                 others.append(group)
             elif not any(each.merge(group) for each in merged):
                 merged.append(group)
@@ -185,18 +178,6 @@ def _fail(rows: Sequence[Row], problem: Exception) -> None:
             row.on_error(row, problem)
 
 
-class _Policy:
-    """How the next token is chosen, for all rows with the same settings."""
-
-    def __init__(self, settings: Settings):
-        self.processors, self.sampler = logits_processors(settings), make_sampler(settings)
-        self.is_random, self.return_logprobs = settings.temperature > 0, settings.return_logprobs
-        self.needs_tokens = settings.repetition_penalty != 1 or settings.no_repeat_ngram > 0  # those so far
-
-
-_policy = lru_cache(maxsize=256)(_Policy)
-
-
 @dataclass(eq=False)
 class _Member:
     """A row of a group, and how far it is."""
@@ -208,33 +189,39 @@ class _Member:
 
     def __post_init__(self) -> None:
         settings = self.row.settings
-        self.policy = _policy(settings.shared())
+        self.settings = settings.shared()
         self.begin, self.limit = len(self.row.prompt), self.row.limit
         self.prefix = settings.prefix_tokens
         self.lookup = PromptLookup()
-        self.random: Random | None = None
-        if self.policy.is_random:
-            self.random = row_generator(settings.seed, self.row.row_seed)
+        self.random: Callable[[], float] = _no_number
+        if settings.temperature > 0:
+            self.random = row_generator(settings.seed, self.row.row_seed).random
+        self.looks_back = looks_back(settings)
+        self.text = RowText(array("i", self.row.ids if self.looks_back else ()), prompt=self.begin)
+        self.has_text = self.looks_back or bool(self.prefix)
 
     @property
     def unread(self) -> int:
         return len(self.row.ids) - self.read
 
-    def forced(self) -> int:
-        """The next token of the prefix, or ANY_TOKEN."""
+    def text_so_far(self) -> RowText:
+        """With the next token of the prefix as the forced one."""
         generated = len(self.row.ids) - self.begin
-        return self.prefix[generated] if generated < len(self.prefix) else ANY_TOKEN
+        self.text.forced = self.prefix[generated] if generated < len(self.prefix) else ANY_TOKEN
+        return self.text
 
     def take(self, token: int, logprob: float, score: float, logits: Tensor | None) -> None:
         row = self.row
         end: EndReason | None = None
-        if self.policy.return_logprobs:
+        if self.settings.return_logprobs:
             self.logprobs.append(logprob)
             self.score += score
-        if token == row.stop:
+        if token == row.stop or token in self.settings.stop_tokens:
             end = "stop"
         else:
             row.ids.append(token)
+            if self.looks_back:
+                self.text.ids.append(token)
             if len(row.ids) - self.begin >= self.limit:
                 end = "length"
         if row.on_token is not None:
@@ -242,12 +229,20 @@ class _Member:
         if end is not None:
             row.finish(end, [self.hypothesis()])
 
+    def see(self, heads: list[Tensor]) -> None:
+        if self.row.on_seen is not None and heads:
+            self.row.on_seen(heads)
+
     def hypothesis(self) -> Hypothesis:
-        if not self.policy.return_logprobs:
+        if not self.settings.return_logprobs:
             return Hypothesis(self.row.generated)
         length = max(1, len(self.logprobs))
         score = self.score / length**self.row.settings.length_penalty
         return Hypothesis(self.row.generated, score, tuple(self.logprobs))
+
+
+def _no_number() -> float:
+    return 0.0
 
 
 class SampleGroup:
@@ -265,7 +260,11 @@ class SampleGroup:
         kept = [i for i, member in enumerate(members) if member.row.active]
         self.state = select_rows(model, state, kept, len(rows), device)
         self._members = [members[i] for i in kept]
-        self._checked = False  # that the settings fit the vocabulary
+        self._vocabulary = 0  # its size, once the settings were found to fit it
+        self._sampled: list[_Member] | None = None  # those of the sampler
+        self._seeing: list[_Member] | None = None  # those of the heads
+        self._heads: list[Any] = []  # that any of them sees
+        self._ahead = 0  # tokens that the state has read beyond the one that is being chosen
 
     @property
     def rows(self) -> list[Row]:
@@ -278,18 +277,39 @@ class SampleGroup:
         return min(member.unread for member in self._members) == 1
 
     @property
+    def is_mergeable(self) -> bool:
+        """Whether its rows go on token by token; a state that has read nothing may have one row for all."""
+        return self.takes_single_tokens and self._members[0].read > 0
+
+    @property
     def part(self) -> int:
         """The tokens of all rows that the next step reads."""
         rows = len(self._members)
         return rows * min(part_length(rows), *(member.unread for member in self._members))
 
     def merge(self, other: SampleGroup) -> bool:
-        """Take over the rows of another group, if the model can merge the two states."""
+        """Take over the rows of another group, if the model can merge the two states, and nothing is wrong with it."""
+        if not other._fits(self._vocabulary):
+            return False
         state = self.model.merge([self.state, other.state])  # type: ignore[attr-defined]
         if state is None:
             return False
         self.state, self._members = state, [*self._members, *other._members]
         return True
+
+    def _fits(self, vocabulary: int) -> bool:
+        """Whether the settings of all rows fit a vocabulary of this size; a group that does not fails by itself."""
+        if self._vocabulary != vocabulary:
+            try:
+                self._check(vocabulary)
+            except ConfigError:
+                return False
+        return vocabulary > 0
+
+    def _check(self, vocabulary: int) -> None:
+        for member in self._members:
+            member.row.settings.check_vocabulary(vocabulary)
+        self._vocabulary = vocabulary
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -302,25 +322,64 @@ class SampleGroup:
         guess = self._guess()
         if guess:
             ids = [ids[0] + guess]
-        whole = guess or self._wants_prompt
-        step = self.model.step if whole else getattr(self.model, "step_last", self.model.step)
-        logits, self.state = step(torch.tensor(ids, device=self.device), self.state)  # (B, T or 1, V)
-        if not self._checked:
-            for member in self._members:
-                member.row.settings.check_vocabulary(logits.size(-1))
-            self._checked = True
-        for member, own in zip(self._members, logits, strict=True) if self._wants_prompt else ():
-            if member.row.on_prompt is not None and member.read < member.begin:
-                member.row.on_prompt(own[: member.begin - member.read].float(), member.read)
+        logits, seen = self._read(torch.tensor(ids, device=self.device), whole=bool(guess))  # (B, T or 1, V)
+        if not self._vocabulary:
+            self._check(logits.size(-1))
         for i, member in enumerate(self._members):
             member.read += count
             if member.read == member.begin and member.row.on_read is not None:
                 member.row.on_read(self.state, i)
         if guess:
-            self._choose_along(guess, logits)
+            self._choose_along(guess, logits, seen.get(0))
         else:
+            for i, tensors in seen.items():
+                self._members[i].see(tensors)
             self._choose(last_logits(logits))
         self._leave()
+
+    def _read(self, ids: Tensor, whole: bool) -> tuple[Tensor, dict[int, list[Tensor]]]:
+        """Tokens (B, T) -> the logits after the last, (B, 1, V), or those of all; and what some rows see of them."""
+        wanting = [i for i, member in enumerate(self._members) if member.row.on_prompt and member.read < member.begin]
+        seen, whole = dict[int, list[Tensor]](), whole or bool(wanting)
+        if any(member.row.heads for member in self._members):
+            logits, seen = self._see(ids, last=not whole)
+        else:
+            step = self.model.step if whole else getattr(self.model, "step_last", self.model.step)
+            logits, self.state = step(ids, self.state)
+        for i in wanting:
+            start, end = self._members[i].read, self._members[i].begin
+            self._members[i].row.on_prompt(logits[i, : end - start].float(), start)  # type: ignore[misc]
+        return logits, seen
+
+    def _see(self, ids: Tensor, last: bool) -> tuple[Tensor, dict[int, list[Tensor]]]:
+        """Tokens (B, T) -> logits (B, T, V), or with `last` (B, 1, V); and the heads (T, keys) that rows see."""
+        model: Any = self.model
+        if self._seeing is not self._members:
+            self._seeing = self._members
+            self._heads = list(dict.fromkeys(head for member in self._members for head in member.row.heads))
+        logits, found, self.state = model.step_seeing(ids, self.state, self._heads, last)
+        of, seen = dict(zip(self._heads, found, strict=True)), dict[int, list[Tensor]]()
+        if len(self._members) == 1:  # all of it is the only row's
+            seen[0] = [of[head][0] for head in self._members[0].row.heads]
+        else:
+            for i, (member, keys) in enumerate(zip(self._members, model.seen_keys(self.state), strict=True)):
+                seen[i] = [of[head][i, :, :keys].clone() for head in member.row.heads]
+        for i in seen:
+            self._members[i].row.see_rest = partial(self._see_rest, self._members[i])
+        return logits, seen
+
+    @torch.inference_mode()
+    def _see_rest(self, member: _Member) -> None:
+        """Read the last token of a row that has ended, which no step has read."""
+        model: Any = self.model
+        unread, row = member.row.ids[member.read :], member.row
+        if unread:
+            alone = model.reorder(self.state, torch.tensor([self._members.index(member)]))
+            if self._ahead:
+                alone = model.rewind(alone, self._ahead)
+            _, found, alone = model.step_seeing(torch.tensor([unread]), alone, row.heads, last=True)
+            member.see([each[0, :, : model.seen_keys(alone)[0]] for each in found])
+            member.read += len(unread)
 
     def _guess(self) -> list[int]:
         """Tokens that the only row will perhaps choose, to be read in one step with its last."""
@@ -331,18 +390,21 @@ class SampleGroup:
         most = member.begin + member.limit if longest is None else min(member.begin + member.limit, longest + 1)
         return member.lookup.guess(ids, most - len(ids) - 1) if member.unread == 1 else []
 
-    def _choose_along(self, guess: Sequence[int], logits: Tensor) -> None:
+    def _choose_along(self, guess: Sequence[int], logits: Tensor, seen: list[Tensor] | None) -> None:
         """Choose tokens of the only row while the guess before them is right, logits (1, T, V); unread the rest."""
         [member] = self._members
         right = 0
         for place in range(logits.size(1)):
-            before = len(member.row.ids)
+            before, self._ahead = len(member.row.ids), len(guess) - place
+            if seen is not None:
+                member.see([each[place : place + 1, : each.size(1) - self._ahead] for each in seen])
             self._choose(last_logits(logits[:, : place + 1]))
             chosen = member.row.ids[before:]
             if place == len(guess) or not member.row.active or chosen != [guess[place]]:
                 break
             right += 1
             member.read += 1
+        self._ahead = 0
         if right < len(guess):
             self.state = self.model.rewind(self.state, len(guess) - right)  # type: ignore[attr-defined]
         member.lookup.learn(len(guess), right)
@@ -354,51 +416,36 @@ class SampleGroup:
             self.state = select_rows(self.model, self.state, kept, len(self._members), self.device)
             self._members = [self._members[i] for i in kept]
 
-    @property
-    def _wants_prompt(self) -> bool:
-        return any(member.row.on_prompt is not None and member.read < member.begin for member in self._members)
-
     def _choose(self, logits: Tensor) -> None:
         """The next token of each row that is at its end, logits (B, V)."""
-        batches: dict[tuple[_Policy, int], list[int]] = defaultdict(list)  # rows that are processed together
+        rows: list[int] = []
         for i, member in enumerate(self._members):
             if member.unread == 0 and member.limit == 0:
                 member.row.finish("length", [member.hypothesis()])
             elif member.unread == 0:
-                length = member.read if member.policy.needs_tokens else 0
-                batches[member.policy, length].append(i)
-        chosen: list[tuple[int, int, float, float]] = []  # row, token, log-probability, score
-        for rows in batches.values():
-            own = logits if len(rows) == len(logits) else logits[rows]
-            chosen += zip(rows, *self._choose_batch([self._members[i] for i in rows], own), strict=True)
-        for i, token, logprob, score in sorted(chosen) if len(batches) > 1 else chosen:
-            member = self._members[i]
+                rows.append(i)
+        if not rows:
+            return
+        members = self._members
+        if len(rows) < len(members):
+            members, logits = [members[i] for i in rows], logits[rows]
+        texts = [member.text_so_far() for member in members] if any(each.has_text for each in members) else None
+        chosen = self._sampler_of(members)(logits, [member.random() for member in members], texts)
+        for i, (member, token, logprob, score) in enumerate(zip(members, *chosen, strict=True)):
             member.take(token, logprob, score, logits[i] if member.row.keep_logits else None)
 
-    def _choose_batch(self, members: Sequence[_Member], logits: Tensor) -> tuple[list[int], list[float], list[float]]:
-        """Rows with one policy, logits (B, V) -> the token of each, its log-probability and its score."""
-        policy = members[0].policy
-        forced = [member.forced() for member in members]
-        processed = logits
-        if any(token != ANY_TOKEN for token in forced):
-            processed = force_token(logits, torch.tensor(forced, device=logits.device))
-        if policy.processors:
-            so_far = [member.row.ids for member in members] if policy.needs_tokens else [[] for _ in members]
-            so_far_tokens = torch.tensor(so_far, dtype=torch.int64, device=logits.device)  # (B, T)
-            processed = apply_processors(policy.processors, processed, so_far_tokens)
-        random = [member.random.random() if member.random is not None else 0.0 for member in members]
-        token = policy.sampler(processed, random)  # (B,)
-        if not policy.return_logprobs:
-            nothing = [math.nan] * len(members)
-            return token.tolist(), nothing, nothing
-        total, index = logits.logsumexp(-1), token.unsqueeze(1)  # (B,), (B, 1)
-        own, score = (x.gather(1, index).squeeze(1) - total for x in (logits, processed))
-        return token.tolist(), own.tolist(), score.tolist()
+    def _sampler_of(self, members: list[_Member]) -> RowSampler:
+        """The sampler of these rows: the last one as long as they are the same."""
+        if members is not self._sampled:
+            make = getattr(self.model, "sampler", RowSampler)
+            self._sampled, self._sampler = members, make([member.settings for member in members])
+        return self._sampler
 
 
 # --- many sources ---
 
 BATCH = 64  # sources read together
+SHARE = 16  # of them that are enough for a thread of their own
 
 
 @dataclass(frozen=True)
@@ -463,6 +510,9 @@ def batch_steps(
         return found
 
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
+    if threads > 1 and threads * SHARE <= len(sources) <= rows:  # no thread waits for the others between two layers
+        rows = -(-len(sources) // threads)
+        order = [i for thread in range(threads) for i in order[thread::threads]]
     costs = [source_limit(source, settings) * settings.beam_width for source in sources]
     batches = list(_batches(order, costs, rows, work))
     parallel = threads > 1 and len(batches) > 1
@@ -470,11 +520,11 @@ def batch_steps(
     running: deque[tuple[list[int], Future[list[list[Hypothesis]]]]] = deque()
     for batch in batches:
         if parallel and (work is None or costs[batch[0]] <= work):
-            running.append((batch, _pool(threads).submit(lambda batch: finish(compute(batch)), batch)))
+            running.append((batch, batch_pool(threads).submit(lambda batch: finish(compute(batch)), batch)))
         else:
             found.update(zip(batch, (yield from compute(batch)), strict=True))
             yield
-        if len(running) == threads:
+        if len(running) > threads:  # one waits for whichever thread is free first
             first, computed = running.popleft()
             found.update(zip(first, computed.result(), strict=True))
             yield
@@ -495,12 +545,6 @@ def _batches(order: Sequence[int], costs: Sequence[int], rows: int, work: int | 
         batch.append(i)
     if batch:
         yield batch
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """One pool for the process: the C library keeps memory for every new thread."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="clearhead-batch")
 
 
 def source_limit(source: Sequence[int], settings: Settings) -> int:

@@ -40,8 +40,11 @@ class Settings:
     max_tokens: int = 256  # maximum number of generated tokens
     prefix_tokens: tuple[int, ...] = ()  # the tokens that every text begins with
     banned_tokens: tuple[int, ...] = ()  # the tokens that are never generated
+    stop_tokens: tuple[int, ...] = ()  # the tokens that end a text, beside the model's stop token
     no_repeat_ngram: int = 0  # no n-gram of this size occurs twice; 0 = off
     repetition_penalty: float = 1.0  # above 1, tokens that occurred before become less likely (CTRL)
+    presence_penalty: float = 0.0  # taken off the logit of every token that was generated before
+    frequency_penalty: float = 0.0  # and for each time that it was
     length_penalty: float = 1.0  # score = log-probability / length^penalty; 0 = the plain sum
     return_logprobs: bool = False  # of greedy and sampled texts too: scores and log-probabilities
 
@@ -76,7 +79,7 @@ class Settings:
         return replace(self, max_tokens=0, seed=None, prefix_tokens=())
 
     def check_vocabulary(self, size: int) -> None:
-        """Raise ConfigError for prefix or banned tokens outside a vocabulary of this size."""
+        """Raise ConfigError for tokens of a list that are outside a vocabulary of this size."""
         for name in _TOKEN_LISTS:
             for token in getattr(self, name):
                 if token >= size:
@@ -92,6 +95,9 @@ class Settings:
             for token in getattr(self, name):
                 if token < 0:
                     yield f"{name}: token {token} is negative; tokens count from 0"
+        for name in ("presence_penalty", "frequency_penalty"):
+            if not -100 <= getattr(self, name) <= 100:
+                yield f"{name}={getattr(self, name)} must be between -100 and 100"
         if not 0 < self.top_p <= 1:
             yield f"top_p={self.top_p} must be above 0 and at most 1"
         if not 0 <= self.min_p < 1:
@@ -118,7 +124,7 @@ class Settings:
             )
 
 
-_TOKEN_LISTS = ("prefix_tokens", "banned_tokens")
+_TOKEN_LISTS = ("prefix_tokens", "banned_tokens", "stop_tokens")
 _LOWEST = {
     **{"max_tokens": 0, "beam_width": 1, "n_best": 1, "beam_groups": 1, "coverage_penalty": 0, "diversity_penalty": 0},
     **{"length_penalty": 0, "no_repeat_ngram": 0, "repetition_penalty": 1, "temperature": 0, "top_k": 1, "seed": 0},
@@ -178,6 +184,8 @@ class Row:
     keep_logits: bool = False  # pass the model's logits to on_token
     on_prompt: Callable[[Tensor, int], None] | None = None  # logits (T, V) of prompt[start : start + T], and start
     on_read: Callable[[Any, int], None] | None = None  # the prompt was read: the state, and its row in it
+    heads: Sequence[Any] = ()  # attention heads that are seen, as the model's `step_seeing` knows them
+    on_seen: Callable[[list[Tensor]], None] | None = None  # of each head (T, keys): T tokens that were read, in order
     on_token: Callable[[Token], None] | None = None
     on_end: Callable[[Row], None] | None = None
     on_error: Callable[[Row, Exception], None] | None = None  # a failed step; without it `TokenLoop.step` raises
@@ -186,6 +194,7 @@ class Row:
     end: EndReason | None = field(default=None, init=False)
     hypotheses: list[Hypothesis] = field(default_factory=list, init=False)  # the best first, once it has ended
     cancelled: bool = field(default=False, init=False)
+    see_rest: Callable[[], None] | None = field(default=None, init=False)  # with heads: see the last token too
 
     def __post_init__(self) -> None:
         if not len(self.prompt):

@@ -25,7 +25,11 @@ class Stepper(Protocol):
         step_with_attention(ids, state)         like `step`, with the attention to the source (B, T, S) in the middle,
                                                 in which padding has the weight 1
         step_last(ids, state)                   like `step`, with the logits (B, 1, V) after the last token only
+        step_seeing(ids, state, heads, last)    like `step` or `step_last`, with a tensor (B, T, keys) of each head in
+                                                the middle
+        seen_keys(state)                        how many of these keys each row has
         best(logits, count)                     what `rank` returns, faster
+        sampler([settings, …])                  what `logits.RowSampler` is, faster
         can_search(state, prompts, settings)    whether `search` supports these settings from this state
         search(state, prompts, settings)        what `generate` returns, without Python between two tokens
         merge([state, …])                       one state with the rows of all, whose lengths may differ; or None

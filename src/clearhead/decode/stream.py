@@ -17,26 +17,35 @@ Decode = Callable[[list[int]], str]
 
 _REPLACEMENT = "�"
 _MISSING_BYTES = 3  # of a character of at most four bytes
-_MEMORY = 64  # tokens after which the older half is forgotten, so that the cost per token does not grow with the text
+_MEMORY = 16  # tokens after which the older half is forgotten, so that the cost per token does not grow with the text
 
 
 class TextStream:
     """The text of one row: takes tokens, returns the text that is certain.
 
     `before` are the tokens of the prompt, whose text is not returned but may decide how the next token is decoded.
+    Where tokens decode to their `texts` side by side, nothing else is needed.
     """
 
-    def __init__(self, decode: Decode, before: Sequence[int] = (), stops: Sequence[str] = ()):
+    def __init__(
+        self,
+        decode: Decode,
+        before: Sequence[int] = (),
+        stops: Sequence[str] = (),
+        texts: Sequence[str] | None = None,
+    ):
         if "" in stops:
             raise ConfigError("a stop string is empty; leave it out to generate to the end")
-        self.decode, self.stops = decode, tuple(stops)
+        self.decode, self.stops, self.texts = decode, tuple(stops), texts
         self.ended = False  # whether a stop string occurred: nothing follows
-        self._ids = list(before)
-        self._returned = _certain(self.decode(self._ids)) if before else ""  # of the ids, the prompt included
+        self._ids = [] if texts is not None else list(before)
+        self._returned = _certain(self.decode(self._ids)) if self._ids else ""  # of the ids, the prompt included
         self._held = ""  # certain, but perhaps the beginning of a stop string
 
     def add(self, token: int) -> str:
         """The text that became certain with this token, perhaps none."""
+        if self.texts is not None:
+            return self._until_stop(self.texts[token])
         self._ids.append(token)
         return self._until_stop(self._new(_certain(self.decode(self._ids))))
 
@@ -67,6 +76,8 @@ class TextStream:
         """The text up to the first stop string, or up to what could become one."""
         if self.ended:
             return ""
+        if not self.stops:
+            return new
         text = self._held + new
         if (place := first_stop(text, self.stops)) is not None:
             self.ended, self._held = True, ""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
-from clearhead.models.config import ModelConfig, PooledConfig
+from clearhead.models.config import ModelConfig, PooledConfig, UnitConfig
 from clearhead.nn import (
     ACTIVATIONS,
     FEED_FORWARDS,
@@ -43,6 +43,7 @@ from clearhead.nn import (
     NoNorm,
     OneSegment,
     ParallelBlock,
+    PooledVector,
     PositionSizes,
     RelativePositions,
     SegmentEmbedding,
@@ -51,6 +52,7 @@ from clearhead.nn import (
     TokenEmbedding,
     TokenOutput,
     Transform,
+    UnitLength,
     WindowCache,
     add_positions,
     concatenate_positions,
@@ -135,25 +137,36 @@ def _position_dim(config: ModelConfig) -> int:
 
 def token_output(config: ModelConfig, size: int, tied: nn.Embedding) -> TokenOutput:
     """The output of a language model, which may share the embedding's matrix."""
-    width, transform = config.dim, None
-    if config.output_transform is not None:
-        width = input_dim(config)
-        transform = Transform(config.dim, width, ACTIVATIONS[config.output_transform], make_norm(config))
+    width = config.dim if config.output_transform is None else input_dim(config)
     return TokenOutput(
         width,
         size,
         bias=config.output_bias,
         tied=tied if config.tied else None,
-        transform=transform,
+        transform=output_transform(config, width),
         cap=None if config.output_cap is None else SoftCap(config.output_cap),
     )
+
+
+def output_transform(config: ModelConfig, width: int) -> Transform | None:
+    """The dense layer with a norm before an output of this width."""
+    name = config.output_transform
+    return None if name is None else Transform(config.dim, width, ACTIVATIONS[name], make_norm(config))
 
 
 def pooled_output(config: PooledConfig, classes: int) -> SequenceOutput:
     """The output of a model with one label for a sequence."""
     name = config.pool_transform
-    transform = None if name is None else Transform(config.dim, config.dim, ACTIVATIONS[name])
+    pooler = None if name is None else Transform(config.dim, config.dim, ACTIVATIONS[name])
+    transform = pooler or output_transform(config, config.dim)
     return SequenceOutput(config.dim, classes, POOLS[config.pool], transform)
+
+
+def pooled_vector(config: UnitConfig) -> PooledVector:
+    """The output of a model with one vector for a sequence."""
+    activation = nn.Identity() if config.pool_transform is None else ACTIVATIONS[config.pool_transform]
+    dense = None if config.vector_dim is None else Transform(config.dim, config.vector_dim, activation)
+    return PooledVector(POOLS[config.pool], UnitLength() if config.unit_length else None, dense)
 
 
 def input_positions(config: ModelConfig, max_length: int) -> InputPositions:
@@ -267,6 +280,8 @@ def encoder(config: ModelConfig, causal: bool = False) -> Encoder:
         kind(config.dim, config.heads, attention=multi_head(config, relative, window), **_block_parts(config))
         for relative, window in places
     ]
+    if not config.first_norm:
+        blocks[0].residual1.norm = NoNorm()
     if config.shared_layers:
         for block in blocks[1:]:
             share_weights(block, blocks[0])

@@ -5,21 +5,14 @@ B batch, T tokens, D width, C classes
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from torch import Tensor, nn
 
 from clearhead.models import build
 from clearhead.models.build import Model, TokenInput
 from clearhead.models.config import ModelConfig, PooledConfig, UnitConfig, WordFeatureConfig
-from clearhead.nn import (
-    POOLS,
-    Dropout,
-    FeatureEmbedding,
-    NgramEmbedding,
-    PooledVector,
-    TokenOutput,
-    UnitLength,
-    padding_mask,
-)
+from clearhead.nn import Dropout, FeatureEmbedding, NgramEmbedding, TokenOutput, padding_mask
 
 
 class TextEncoder(nn.Module):
@@ -36,10 +29,14 @@ class TextEncoder(nn.Module):
         """(B, T): True for what is not padding."""
         return ids != self.pad
 
+    def embed(self, ids: Tensor) -> Tensor:
+        """(B, T) -> the vectors (B, T, D) that the stack reads."""
+        return self.ngrams(ids, self.tokens(ids))
+
     def forward(self, ids: Tensor) -> Tensor:
         """(B, T) -> (B, T, D)."""
         mask = build.self_mask(self.config, self.causal) & padding_mask(ids, self.pad)
-        return self.stack(self.ngrams(ids, self.tokens(ids)), mask=mask)
+        return self.stack(self.embed(ids), mask=mask)
 
 
 class WordEncoder(TextEncoder):
@@ -52,14 +49,34 @@ class WordEncoder(TextEncoder):
     def real(self, words: Tensor) -> Tensor:
         return words[..., 0] != self.pad
 
+    def embed(self, words: Tensor) -> Tensor:
+        ids, features = words[..., 0], words[..., 1:]
+        return self.features(features, super().embed(ids))
+
     def forward(self, words: Tensor) -> Tensor:
         """(B, T, 1 + F): each word's id, then the numbers of its features -> (B, T, D)."""
-        ids, features = words[..., 0], words[..., 1:]
-        mask = build.self_mask(self.config, causal=False) & padding_mask(ids, self.pad)
-        return self.stack(self.features(features, self.ngrams(ids, self.tokens(ids))), mask=mask)
+        mask = build.self_mask(self.config, causal=False) & padding_mask(words[..., 0], self.pad)
+        return self.stack(self.embed(words), mask=mask)
 
 
-class Classifier(Model):
+class EncoderModel(Model, ABC):
+    """A text encoder, and an output for what it reads."""
+
+    encoder: TextEncoder
+
+    def stacks(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder.stack}
+
+    @abstractmethod
+    def head(self, states: Tensor, ids: Tensor) -> Tensor:
+        """The output for the states (B, T, D) of the tokens."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, T) or (B, T, 1 + F) -> what `head` returns."""
+        return self.head(self.encoder(ids), ids)
+
+
+class Classifier(EncoderModel):
     """One label for a text, from the class token, the mean or the last token."""
 
     def __init__(
@@ -76,42 +93,33 @@ class Classifier(Model):
         self.dropout = Dropout(config.dropout)
         self.output = build.pooled_output(config, classes)
 
-    def stacks(self) -> dict[str, nn.Module]:
-        return {"encoder": self.encoder.stack}
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """(B, T) or (B, T, 1 + F), with the class token first if the pool is `class` -> logits (B, C)."""
-        return self.output(self.dropout(self.encoder(ids)), self.encoder.real(ids))
+    def head(self, states: Tensor, ids: Tensor) -> Tensor:
+        """-> logits (B, C); the class token stands first if the pool is `class`."""
+        return self.output(self.dropout(states), self.encoder.real(ids))
 
 
-class Embedder(Model):
+class Embedder(EncoderModel):
     """One vector for a text."""
 
-    def __init__(self, config: UnitConfig, size: int, pad: int = 0, ngrams: int = 1):
+    def __init__(self, config: UnitConfig, size: int, pad: int = 0, ngrams: int = 1, causal: bool = False):
         super().__init__()
-        self.encoder = TextEncoder(config, size, pad, ngrams)
-        self.output = PooledVector(POOLS[config.pool], UnitLength() if config.unit_length else None)
+        self.encoder = TextEncoder(config, size, pad, ngrams, causal)
+        self.output = build.pooled_vector(config)
 
-    def stacks(self) -> dict[str, nn.Module]:
-        return {"encoder": self.encoder.stack}
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """(B, T) -> (B, D)."""
-        return self.output(self.encoder(ids), ids != self.encoder.pad)
+    def head(self, states: Tensor, ids: Tensor) -> Tensor:
+        """-> (B, D), or as wide as its dense layer."""
+        return self.output(states, self.encoder.real(ids))
 
 
-class Tagger(Model):
+class Tagger(EncoderModel):
     """One label for each token; with a `WordEncoder`, for each word."""
 
     def __init__(self, config: ModelConfig, size: int, classes: int, pad: int = 0, encoder: TextEncoder | None = None):
         super().__init__()
         self.encoder = encoder or TextEncoder(config, size, pad)
         self.dropout = Dropout(config.dropout)
-        self.output = TokenOutput(config.dim, classes)
+        self.output = TokenOutput(config.dim, classes, transform=build.output_transform(config, config.dim))
 
-    def stacks(self) -> dict[str, nn.Module]:
-        return {"encoder": self.encoder.stack}
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """(B, T) or (B, T, 1 + F) -> logits (B, T, C)."""
-        return self.output(self.dropout(self.encoder(ids)))
+    def head(self, states: Tensor, ids: Tensor) -> Tensor:
+        """-> logits (B, T, C)."""
+        return self.output(self.dropout(states))

@@ -70,6 +70,7 @@ class ModelConfig(Section):
     embedding_norm: bool = Field(False, description="normalise the token vectors before the first block")
     segments: int = Field(0, ge=0, description="vectors for the segments of a text; 0 = none")
     separator: int | None = Field(None, ge=0, description="token that ends a segment")
+    first_norm: bool = Field(True, description="the first block normalises what its attention reads")
     norm_eps: float | None = Field(None, gt=0, description="ε of the norms; none = 1e-5")
     head_norm: NormName | None = Field(None, description="normalisation of every query and key; none = none")
     attention_bias: BiasedMaps | None = Field(None, description="which maps of attention have a bias; none = as bias")
@@ -131,6 +132,9 @@ class PooledConfig(ModelConfig):
 class UnitConfig(PooledConfig):
     """A model with one vector for a sequence."""
 
+    vector_dim: int | None = Field(
+        None, ge=1, description="width of the vector after a dense layer; none = dim, without such a layer"
+    )
     unit_length: bool = Field(True, description="divide the vector by its length")
 
 

@@ -52,6 +52,7 @@ from clearhead.nn.pooling import (
     UnitLength,
     first_token,
     last_token,
+    max_token,
     mean_token,
 )
 from clearhead.nn.positions import (
@@ -96,7 +97,7 @@ __all__ += ["LoRALinear", "add_lora"]
 __all__ += ["Mask", "additive_mask", "causal_mask", "length_mask", "padding_mask", "prefix_mask", "window_mask"]
 __all__ += ["NORMS", "BatchNorm", "Dropout", "LayerNorm", "NoNorm", "RMSNorm", "layer_norm", "rms_norm"]
 __all__ += ["POOLS", "ClassToken", "ExtraTokens", "FlattenOutput", "PooledVector", "SequenceOutput", "UnitLength"]
-__all__ += ["first_token", "last_token", "mean_token"]
+__all__ += ["first_token", "last_token", "max_token", "mean_token"]
 __all__ += ["POSITIONS", "Alibi", "InputPositions", "LearnedPositions", "NoPositions", "NoRelativePositions"]
 __all__ += ["PositionScheme", "PositionSizes", "RelativePositions", "Rotary", "SinusoidalPositions"]
 __all__ += ["T5Relative", "add_positions", "concatenate_positions"]

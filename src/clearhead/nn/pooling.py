@@ -1,7 +1,7 @@
 """Pooling: one output for a sequence, a linear map of one vector.
 
-That vector is the output of the class token, the mean, the last (stop) token, or all tokens flattened into one. The
-softmax is left to the loss.
+That vector is the output of the class token, the mean, the largest numbers, the last (stop) token, or all tokens
+flattened into one. The softmax is left to the loss.
 
     B batch, T tokens, D width, C classes
 
@@ -37,6 +37,15 @@ def mean_token(x: Tensor, real: Tensor | None = None) -> Tensor:
         return x.mean(1)
     weight = real.unsqueeze(-1).to(x.dtype)  # (B, T, 1)
     return (x * weight).sum(1) / weight.sum(1).clamp(min=1.0)
+
+
+@POOLS.register("max")
+def max_token(x: Tensor, real: Tensor | None = None) -> Tensor:
+    """The largest number of each feature over the real tokens; zeros for a row that has none."""
+    if real is None:
+        return x.amax(1)
+    shown = x.masked_fill(~real.unsqueeze(-1), -torch.inf).amax(1)
+    return shown.masked_fill(~real.any(1, keepdim=True), 0.0)
 
 
 @POOLS.register("last")
@@ -98,15 +107,16 @@ class SequenceOutput(nn.Module):
 
 
 class PooledVector(nn.Module):
-    """One vector for a sequence, which may be brought to length 1."""
+    """One vector for a sequence, which may go through a dense layer and be brought to length 1."""
 
-    def __init__(self, pool: Pool = mean_token, unit: nn.Module | None = None):
+    def __init__(self, pool: Pool = mean_token, unit: nn.Module | None = None, transform: nn.Module | None = None):
         super().__init__()
+        self.transform = transform or nn.Identity()
         self.pool, self.unit = pool, unit or nn.Identity()
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """x (B, T, D), real (B, T) -> (B, D)."""
-        return self.unit(self.pool(x, real))
+        """x (B, T, D), real (B, T) -> (B, D), or as wide as the dense layer."""
+        return self.unit(self.transform(self.pool(x, real)))
 
 
 class FlattenOutput(nn.Module):

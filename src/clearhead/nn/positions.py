@@ -186,17 +186,22 @@ class InputPositions(PositionScheme):
     @property
     def is_added(self) -> bool:
         """Whether `forward` adds `encode` to the tokens and does nothing else, as native code does it."""
-        return self.combine is add_positions and type(self).forward is InputPositions.forward
+        plain = self.combine is add_positions and type(self).forward is InputPositions.forward
+        return plain and "encode" not in vars(self)  # not changed for a while
 
     @contextmanager
     def changed(self, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
         """While open, the position vectors (T, D) go through `change` before they meet the tokens."""
-        combine = self.combine
-        self.combine = lambda x, positions: combine(x, change(positions))
+        encode, own = self.encode, vars(self)
+        before = own.get("encode")
+        own["encode"] = lambda length, start=0: change(encode(length, start))
         try:
             yield
         finally:
-            self.combine = combine
+            if before is None:
+                del own["encode"]
+            else:
+                own["encode"] = before
 
     def vectors(self, length: int) -> Tensor | None:
         return self.encode(length if self.max_length is None else min(length, self.max_length))
@@ -462,3 +467,12 @@ class T5Relative(RelativePositions):
 
     def native_form(self, length: int) -> PositionForm:
         return self.bias_by_distance(length)
+
+
+@POSITIONS.register("learned_and_t5")
+class LearnedAndT5(T5Relative):
+    """A vector for each position at the input and a number for each distance in the heads, as in MPNet."""
+
+    @classmethod
+    def at_input(cls, sizes: PositionSizes) -> LearnedPositions:
+        return LearnedPositions.at_input(sizes)
