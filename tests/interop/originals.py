@@ -136,6 +136,21 @@ PART = {"rope_type": "default", "rope_theta": 300.0, "partial_rotary_factor": 1.
 YARN = {"rope_type": "yarn", "rope_theta": 300.0, "factor": 3.0, "original_max_position_embeddings": 20}
 LONG = {"rope_type": "longrope", "rope_theta": 300.0, "original_max_position_embeddings": 40}
 LONG |= {"short_factor": [1.0, 1.5, 2.0, 3.5], "long_factor": [2.0, 3.0, 5.0, 7.0]}
+GEMMA2 = {name: value for name, value in GEMMA.items() if name not in ("rope_parameters", "layer_types")}
+GEMMA2 |= {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0}
+OPT = {"hidden_size": 42, "num_attention_heads": 6, "num_hidden_layers": 3, "ffn_dim": 53, "word_embed_proj_dim": 42}
+OPT |= {"max_position_embeddings": 61, "bos_token_id": START, "eos_token_id": STOP, "pad_token_id": UNKNOWN}
+GPT_NEO = {"hidden_size": 42, "num_layers": 3, "num_heads": 6, "window_size": 5, "max_position_embeddings": 61}
+GPT_NEO |= {"attention_types": [[["global", "local"], 1], [["global"], 1]], "bos_token_id": START, "eos_token_id": STOP}
+GPTJ = {"n_embd": 48, "n_head": 6, "n_layer": 3, "n_positions": 61, "rotary_dim": 4, "n_inner": 53}
+GPTJ |= {"bos_token_id": START, "eos_token_id": STOP}
+GRANITE = {"embedding_multiplier": 3.0, "logits_scaling": 5.0, "residual_multiplier": 0.7}
+GRANITE |= {"attention_multiplier": 0.3, "tie_word_embeddings": True}
+FALCON = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 3, "max_position_embeddings": 61}
+FALCON |= {"bos_token_id": START, "eos_token_id": STOP}
+MODERN = {"hidden_size": 48, "num_attention_heads": 6, "num_hidden_layers": 4, "intermediate_size": 53}
+MODERN |= {"max_position_embeddings": 61, "local_attention": 6, "norm_eps": 1e-3, "pad_token_id": PAD}
+MODERN |= {"bos_token_id": START, "eos_token_id": STOP, "cls_token_id": START, "sep_token_id": STOP}
 
 ORIGINALS = {
     "llama": Original("LlamaForCausalLM", "LlamaConfig", GROUPED | {"rms_norm_eps": 1e-3}, "lm"),
@@ -201,6 +216,46 @@ ORIGINALS = {
         },
         "lm",
     ),
+    "gemma": Original("GemmaForCausalLM", "GemmaConfig", GROUPED | {"pad_token_id": PAD}, "lm", engine=False),
+    "gemma2": Original("Gemma2ForCausalLM", "Gemma2Config", GEMMA2, "lm", engine=False),
+    "opt": Original("OPTForCausalLM", "OPTConfig", OPT, "lm"),
+    "opt after": Original("OPTForCausalLM", "OPTConfig", OPT | {"do_layer_norm_before": False}, "lm"),
+    "gpt_neo": Original("GPTNeoForCausalLM", "GPTNeoConfig", GPT_NEO, "lm", engine=False),
+    "phi": Original(
+        "PhiForCausalLM",
+        "PhiConfig",
+        DECODER | {"hidden_size": 48, "rope_parameters": PART | {"partial_rotary_factor": 0.5}},
+        "lm",
+        engine=False,
+    ),
+    "gptj": Original("GPTJForCausalLM", "GPTJConfig", GPTJ, "lm", engine=False),
+    "stablelm": Original("StableLmForCausalLM", "StableLmConfig", EVEN | {"rope_parameters": PART}, "lm"),
+    "stablelm side by side": Original(
+        "StableLmForCausalLM",
+        "StableLmConfig",
+        EVEN | {"hidden_size": 48, "use_parallel_residual": True, "use_qkv_bias": True},
+        "lm",
+        engine=False,
+    ),
+    "starcoder2": Original(
+        "Starcoder2ForCausalLM", "Starcoder2Config", EVEN | {"sliding_window": 7}, "lm", engine=False
+    ),
+    "granite": Original("GraniteForCausalLM", "GraniteConfig", EVEN | GRANITE, "lm"),
+    "falcon": Original("FalconForCausalLM", "FalconConfig", FALCON, "lm", engine=False),
+    "falcon in turn": Original(
+        "FalconForCausalLM",
+        "FalconConfig",
+        FALCON | {"multi_query": False, "parallel_attn": False, "bias": True},
+        "lm",
+    ),
+    "falcon 40b": Original(
+        "FalconForCausalLM",
+        "FalconConfig",
+        FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2},
+        "lm",
+        engine=False,
+    ),
+    "gpt_bigcode": Original("GPTBigCodeForCausalLM", "GPTBigCodeConfig", GPT2, "lm", engine=False),
     "bloom": Original("BloomForCausalLM", "BloomConfig", BLOOM, "lm", engine=False),
     "llama classify": Original(
         "LlamaForSequenceClassification", "LlamaConfig", GROUPED | {"id2label": LABELS}, "classify"
@@ -214,6 +269,12 @@ ORIGINALS = {
     ),
     **encoders("bert", "Bert", ENCODER | {"type_vocab_size": 2}),
     **encoders("roberta", "Roberta", ENCODER | {"type_vocab_size": 1, "max_position_embeddings": 63}),
+    "xlm_roberta": Original(
+        "XLMRobertaForMaskedLM", "XLMRobertaConfig", ENCODER | {"type_vocab_size": 1}, "masked_lm", engine=False
+    ),
+    "camembert": Original(
+        "CamembertForTokenClassification", "CamembertConfig", ENCODER | {"id2label": LABELS}, "tag", engine=False
+    ),
     **encoders("electra", "Electra", ENCODER | {"embedding_size": 23}),
     **encoders("albert", "Albert", ENCODER | {"embedding_size": 23, "hidden_act": "gelu_new"}),
     **encoders(
@@ -221,6 +282,8 @@ ORIGINALS = {
         "DistilBert",
         {"dim": 42, "n_heads": 6, "n_layers": 3, "hidden_dim": 53, "max_position_embeddings": 61, "pad_token_id": PAD},
     ),
+    **encoders("mpnet", "MPNet", ENCODER | {"max_position_embeddings": 63, "pad_token_id": UNKNOWN}),
+    **encoders("modernbert", "ModernBert", MODERN),
     "vit": Original("ViTForImageClassification", "ViTConfig", IMAGE, "vision"),
     "deit": Original("DeiTForImageClassification", "DeiTConfig", IMAGE | {"qkv_bias": False}, "vision"),
     "t5": Original("T5ForConditionalGeneration", "T5Config", T5, "translate"),
@@ -231,6 +294,9 @@ ORIGINALS = {
         "translate",
         engine=False,
     ),
+    "mt5": Original("MT5ForConditionalGeneration", "MT5Config", T5, "translate", engine=False),
+    "mbart": Original("MBartForConditionalGeneration", "MBartConfig", SEQ2SEQ, "translate", engine=False),
+    "pegasus": Original("PegasusForConditionalGeneration", "PegasusConfig", SEQ2SEQ, "translate"),
     "marian": Original(
         "MarianMTModel",
         "MarianConfig",

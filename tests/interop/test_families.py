@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.optional import optional
 from torch.testing import assert_close
 
 from clearhead.errors import ProbeError
@@ -19,7 +20,7 @@ from clearhead.tasks.base.predictor import load
 
 from .originals import ORIGINALS, START, STOP, save_tokenizer
 
-pytest.importorskip("transformers", reason="the originals are built by transformers")
+optional("transformers", reason="the originals are built by transformers")
 
 PROMPT = "we are eating"
 GENERATED = 9

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.optional import optional
 from torch.testing import assert_close
 
 import clearhead
@@ -13,7 +14,7 @@ from clearhead.interop.importing import import_model
 
 from .originals import ORIGINALS
 
-pytest.importorskip("transformers", reason="the originals are built by transformers")
+optional("transformers", reason="the originals are built by transformers")
 ROWS = [("the dog sees a cat", "animals"), ("we are eating bread", "food"), ("a small dog", "animals")] * 8
 THINGS = ("dog", "cat", "bread", "street", "animal", "film", "house", "river", "song", "teacher", "train", "stone")
 PAIRS = [(f"the small {thing}", f"a {thing} is here") for thing in THINGS]

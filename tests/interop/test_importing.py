@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.optional import optional
 
 import clearhead
 from clearhead.cli.main import _run
@@ -21,7 +22,7 @@ from clearhead.run import find, read_card
 
 from .originals import ORIGINALS
 
-pytest.importorskip("transformers", reason="the originals are built by transformers")
+optional("transformers", reason="the originals are built by transformers")
 
 
 @pytest.fixture(scope="module")

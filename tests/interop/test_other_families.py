@@ -15,10 +15,11 @@ from torch.testing import assert_close
 import clearhead
 from clearhead.interop import parity
 from clearhead.interop.checkpoint import Checkpoint, TokenizerFiles
+from clearhead.interop.family import FAMILIES, ForeignConfig
 from clearhead.interop.importing import prepare_checkpoint, prepare_import, report_of, write_run
 from clearhead.interop.reference import example_inputs
 
-from .originals import GEMMA, ORIGINALS, SIZE, save_tokenizer
+from .originals import ENCODER, GEMMA, ORIGINALS, SIZE, save_tokenizer
 
 WORDS = ["<unk>", "king", "queen", "bread"]
 
@@ -118,3 +119,11 @@ def test_the_language_model_of_a_gemma_3_that_reads_images(tmp_path: Path, older
     ours, ids = clearhead.load(tmp_path / "ours"), torch.randint(5, SIZE, (1, 17))
     with torch.no_grad():
         assert_close(ours.network(ids), theirs(ids).logits, atol=1e-4, rtol=1e-4)
+
+
+def test_what_electra_does_not_need_is_still_an_error_in_bert() -> None:
+    """Plans do not share what they skip, whichever model was imported before."""
+    config = {**ENCODER, "vocab_size": SIZE, "embedding_size": 23, "type_vocab_size": 2}
+    settings = ForeignConfig(Checkpoint(Path("here"), config, {}, None, {}, "float32"))
+    assert "discriminator_predictions.*" in FAMILIES["electra"]().embedder(settings).skipped
+    assert "discriminator_predictions.*" not in FAMILIES["bert"]().embedder(settings).skipped

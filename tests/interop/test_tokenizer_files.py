@@ -142,6 +142,88 @@ def test_m2m_100_files(tmp_path: Path) -> None:
     assert ours.prefix == (theirs.get_lang_id("fr"),)
 
 
+def write_byte_pairs(folder: Path) -> None:
+    values = json.loads(library(False, False).to_str())["model"]
+    (folder / "vocab.json").write_text(json.dumps(values["vocab"] | {"<|endoftext|>": len(values["vocab"])}))
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "\n".join(" ".join(each) for each in values["merges"]))
+
+
+OWN_FILES: dict[str, tuple[str, dict[str, Any]]] = {  # family, tokenizer_config.json
+    "gpt2": ("gpt2", {}),
+    "gpt2 with a first token": ("gpt2", {"add_bos_token": True}),
+    "opt": ("opt", {"add_bos_token": True, "bos_token": "</s>", "eos_token": "</s>", "unk_token": "</s>"}),
+    "qwen2": ("qwen2", {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|endoftext|>", "unk_token": None}),
+}
+
+
+@pytest.mark.parametrize("name", OWN_FILES)
+def test_byte_pairs_of_other_families(tmp_path: Path, name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    family, settings = OWN_FILES[name]
+    write_byte_pairs(tmp_path)
+    settings = {"tokenizer_class": "GPT2Tokenizer", **settings}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    assert_cuts_like(tokenizer_of(tmp_path, family), transformers.AutoTokenizer.from_pretrained(tmp_path))
+
+
+def test_word_pieces_of_mpnet(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    words = ["<s>", "<pad>", "</s>", "<unk>", *WORDS[5:], "[UNK]", "<mask>"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mpnet"}))
+    ours = tokenizer_of(tmp_path, "mpnet")
+    assert_cuts_like(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
+    assert (ours.prefix, ours.suffix, ours.pad) == ((0,), (2,), 1)
+
+
+LLAMA = {"byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False}
+SENTENCEPIECE: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {  # family, file, how trained, config
+    "xlm-roberta": ("xlm-roberta", "sentencepiece.bpe.model", {}, {}),
+    "albert with capitals": (
+        "albert",
+        "spiece.model",
+        {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"]},
+        {"do_lower_case": False, "keep_accents": True},
+    ),
+    "llama": (
+        "llama",
+        "tokenizer.model",
+        LLAMA | {"model_type": "bpe", "vocab_size": 340, "allow_whitespace_only_pieces": True},
+        {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCEPIECE)
+def test_sentencepiece_of_other_families(tmp_path: Path, name: str) -> None:
+    trainer, transformers = pytest.importorskip("sentencepiece"), pytest.importorskip("transformers")
+    family, file, how, settings = SENTENCEPIECE[name]
+    texts = [*TEXTS, "Hello, world!", "def f(x):    return    x"] * 4
+    settings_of_training = {"vocab_size": 70, "minloglevel": 2, "hard_vocab_limit": False, **how}
+    with (tmp_path / file).open("wb") as model:
+        trainer.SentencePieceTrainer.train(sentence_iterator=iter(texts), model_writer=model, **settings_of_training)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    assert_cuts_like(tokenizer_of(tmp_path, family), transformers.AutoTokenizer.from_pretrained(tmp_path))
+
+
+@pytest.mark.parametrize(("kind", "family"), [("Pegasus", "pegasus"), ("MBart", "mbart"), ("MBart50", "mbart")])
+def test_the_numbers_of_pegasus_and_mbart(tmp_path: Path, kind: str, family: str) -> None:
+    trainer, transformers = pytest.importorskip("sentencepiece"), pytest.importorskip("transformers")
+    ends = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1} if family == "pegasus" else {}
+    file = "spiece.model" if family == "pegasus" else "sentencepiece.bpe.model"
+    how: dict[str, Any] = {"vocab_size": 70, "minloglevel": 2, "hard_vocab_limit": False, **ends}
+    with (tmp_path / file).open("wb") as model:
+        trainer.SentencePieceTrainer.train(sentence_iterator=iter(TEXTS * 4), model_writer=model, **how)
+    settings = {"tokenizer_class": f"{kind}Tokenizer", "src_lang": "fr_XX"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    ours, theirs = tokenizer_of(tmp_path, family), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in TEXTS:
+        assert [*ours.prefix, *ours.encode(text), *ours.suffix] == theirs(text)["input_ids"], text
+
+
 def test_a_damaged_sentencepiece_file(tmp_path: Path) -> None:
     for content in (b"", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0f", b"hello world"):
         (tmp_path / "spiece.model").write_bytes(content)

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tokenizers import Tokenizer as Library
 
 from clearhead.config import TokenizerKind
 from clearhead.errors import TextError
+from clearhead.run import BUNDLED
 from clearhead.text import SPECIALS, Tokenizer, split_chunks
 from clearhead.text.sentences import CHUNK
+from clearhead.text.tokenizer import _read_bpe
 
 KINDS: tuple[TokenizerKind, ...] = get_args(TokenizerKind)
 TEXTS = [
@@ -327,3 +330,20 @@ def test_files_that_are_not_gpt2s_are_refused(tmp_path: Path) -> None:
     (tmp_path / "vocab.bpe").write_text("#version: 0.2\na b c\n")
     with pytest.raises(TextError, match=r"encoder\.json and .*vocab\.bpe are not GPT-2's vocabulary and merges"):
         Tokenizer.from_gpt2(tmp_path / "encoder.json", tmp_path / "vocab.bpe")
+
+
+@pytest.mark.parametrize("name", ["en-es", "shakespeare", "words"])
+def test_a_vocabulary_that_is_handed_over_is_the_one_in_the_file(name: str) -> None:
+    text = (BUNDLED / name / "tokenizer.json").read_text(encoding="utf-8")
+    found, expected = _read_bpe(json.loads(text)), Library.from_str(text)
+    assert (found is None) == (name == "words")  # whole words are read by the library
+    if found is not None:
+        assert json.loads(found.to_str()) == json.loads(expected.to_str())
+
+
+def test_an_added_token_outside_of_the_vocabulary_is_left_to_the_library() -> None:
+    parts = json.loads((BUNDLED / "shakespeare" / "tokenizer.json").read_text(encoding="utf-8"))
+    last = max(parts["model"]["vocab"].values())
+    parts["added_tokens"].append({**parts["added_tokens"][0], "id": last + 1, "content": "<|more|>"})
+    assert _read_bpe(parts) is None
+    assert Tokenizer._from_json(json.dumps(parts)).token(last + 1) == "<|more|>"

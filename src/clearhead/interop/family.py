@@ -75,25 +75,54 @@ class Family(ABC):
         return dict(zip(("input_ids", "decoder_input_ids"), inputs, strict=False))
 
 
+OUTPUTS = ("lm_head", "embed_out")  # of language models
+
+
 def decoder_plan(settings: ForeignConfig, language_model: Plan) -> Plan:
-    """What a decoder-only model becomes: a language model, or by its head a classifier of the last token."""
-    if settings.head != "ForSequenceClassification":
+    """What a decoder-only model becomes: a language model, an embedder, or a classifier of the last token."""
+    if settings.get("sentence_embedding") is None and settings.head != "ForSequenceClassification":
         return language_model
-    body = {name: target for name, target in language_model.table.items() if name not in ("lm_head", "embed_out")}
-    labels = settings.single_labels
-    return replace(
+    body = {name: target for name, target in language_model.table.items() if name not in OUTPUTS}
+    own = {name: value for name, value in language_model.model.items() if name not in ("length", "output_bias")}
+    encoder = replace(
         language_model,
-        task="classify",
-        model={
-            **{name: value for name, value in language_model.model.items() if name != "length"},
-            **{"causal": True, "pool": "last", "tied": False},
-        },
-        table={**within("", "encoder.", body), "score": "output.linear"},
+        model={**own, "causal": True, "pool": "last", "tied": False},
+        table=within("", "encoder.", body),
         blocks={"encoder": language_model.blocks["decoder"]},
+        vocabulary=f"encoder.{language_model.vocabulary}",
+    )
+    if settings.get("sentence_embedding") is not None:
+        unused = {f"{name}.*": "sentence vectors are pooled from the last block" for name in OUTPUTS}
+        return sentence_plan(settings, replace(encoder, skipped={**encoder.skipped, **unused}))
+    labels = settings.labels
+    return replace(
+        encoder,
+        task="classify",
+        model={**encoder.model, "several": settings.several},
+        table={**encoder.table, "score": "output.linear"},
         labels=labels,
         sizes={"classes": len(labels)},
-        vocabulary=f"encoder.{language_model.vocabulary}",
         zeros=("output.linear.bias",),
+    )
+
+
+def sentence_plan(settings: ForeignConfig, encoder: Plan) -> Plan:
+    """An encoder that gives one vector for a text, as sentence-transformers says, or the mean of its tokens."""
+    how = settings.get("sentence_embedding", {})
+    dense, width = how.get("dense"), settings.checkpoint.tensors.get("sentence_dense.linear.weight")
+    model: dict[str, Any] = {"pool": how.get("pooling", "mean"), "unit_length": how.get("normalise", False)}
+    zeros: tuple[str, ...] = ()
+    if dense is not None and width is not None:
+        model |= {"vector_dim": len(width), "pool_transform": None if dense == "linear" else dense}
+        zeros = () if "sentence_dense.linear.bias" in settings.checkpoint.tensors else ("output.transform.linear.bias",)
+    trained = encoder.data["max_length"]
+    return replace(
+        encoder,
+        task="embed",
+        model={**encoder.model, **model},
+        table={**encoder.table, "sentence_dense.linear": "output.transform.linear"},
+        data={**encoder.data, "max_length": min(how.get("max_length") or trained, trained)},
+        zeros=(*encoder.zeros, *zeros),
     )
 
 
@@ -102,7 +131,7 @@ FAMILIES: Registry[type[Family]] = Registry("family", package="clearhead.interop
 
 def family_of(checkpoint: Checkpoint, name: str | None = None) -> Family:
     """The family that a checkpoint says it is of, or the one called `name`."""
-    model_type = name or checkpoint.config.get("model_type")
+    model_type = name or checkpoint.config.get("model_type") or _family_of_class(checkpoint)
     if not model_type:
         raise RunError(f"{checkpoint.source}: config.json has no model_type; say --as FAMILY ({_known()})")
     known = str(model_type).replace("-", "_")
@@ -113,11 +142,19 @@ def family_of(checkpoint: Checkpoint, name: str | None = None) -> Family:
     return FAMILIES[known]()
 
 
+def _family_of_class(checkpoint: Checkpoint) -> str | None:
+    """The family whose name a class of transformers begins with: files of 2019 have no model_type."""
+    name = ForeignConfig(checkpoint).body.lower()
+    return next((each for each in FAMILIES.names() if each.replace("_", "") == name), None)
+
+
 def _known() -> str:
     return ", ".join(sorted(FAMILIES.names()))
 
 
 # --- reading config.json ---
+
+_HEAD = re.compile(r"(For[A-Z]\w*|LMHeadModel|MTModel|Model)$")
 
 
 class ForeignConfig:
@@ -166,9 +203,18 @@ class ForeignConfig:
     @property
     def head(self) -> str:
         """The class without the family: Model, ForMaskedLM, LMHeadModel, …; Model where config.json does not say."""
-        names = self.get("architectures", [])
-        found = re.search(r"(For[A-Z]\w*|LMHeadModel|MTModel|Model)$", names[0]) if names else None
+        found = _HEAD.search(self._class)
         return found[0] if found else "Model"
+
+    @property
+    def body(self) -> str:
+        """The class without its head: Bert, GPT2, …; empty where config.json does not say."""
+        return _HEAD.sub("", self._class)
+
+    @property
+    def _class(self) -> str:
+        names = self.get("architectures", [])
+        return str(names[0]) if names else ""
 
     def wrong_head(self, *known: str) -> RunError:
         """The error about a head that cannot be imported."""
@@ -184,10 +230,10 @@ class ForeignConfig:
             raise self.wrong_head(causal_lm, "ForSequenceClassification")
 
     @property
-    def single_labels(self) -> tuple[str, ...]:
-        """The labels of a classifier that chooses one of them."""
-        self.require("problem_type", None, "single_label_classification")
-        return self.labels
+    def several(self) -> bool:
+        """Whether each label has a probability of its own; a single label always has."""
+        self.require("problem_type", None, "single_label_classification", "multi_label_classification")
+        return self.get("problem_type") == "multi_label_classification" or len(self.labels) == 1
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class Report:
 def import_model(path: Path, out: Path, family: str | None = None) -> Report:
     """Turn a foreign model into a run directory."""
     refuse_existing(out)
-    imported = prepare_import(path, family)
+    imported = prepare_import(path, family, expand=False)
     report = report_of(imported)
     write_run(imported, out, report)
     return report
@@ -130,13 +130,13 @@ def report_of(imported: Imported) -> Report:
     )
 
 
-def prepare_import(path: Path, family: str | None = None) -> Imported:
+def prepare_import(path: Path, family: str | None = None, expand: bool = True) -> Imported:
     """Read a foreign model and put every tensor in its place."""
-    return prepare_checkpoint(read_checkpoint(path), family)
+    return prepare_checkpoint(read_checkpoint(path), family, expand)
 
 
-def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None) -> Imported:
-    """Put every tensor of a foreign model in its place."""
+def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None, expand: bool = True) -> Imported:
+    """Put every tensor of a foreign model in its place; without `expand`, what is in blocks has only its shape."""
     path, family = checkpoint.source, family_of(checkpoint, name)
     try:
         plan = family.plan(checkpoint)
@@ -149,7 +149,9 @@ def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None) -> Impor
         ) from None
     body = _without_prefix(checkpoint.tensors, family.prefix)
     skipped = dict(matching(list(body), {**family.buffers, **plan.skipped}))
-    found = translated(_View(body, checkpoint.tensors, skipped), plan.table)
+    real = {name: full for name, full in body.items() if name not in skipped}
+    quantised, shapes_of = _quantised(checkpoint, real, plan.table)
+    found = translated(_View(real, checkpoint.tensors, {} if expand else shapes_of), plan.table)
     if found.left_over:
         raise RunError(
             f"{path}: {len(found.left_over)} tensors have no place in a {plan.task} model: {listed(found.left_over)}"
@@ -174,21 +176,33 @@ def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None) -> Impor
         found.used,
         {**checkpoint.skipped, **skipped},
         parameter_count(network),
-        _quantised(checkpoint, {name: full for name, full in body.items() if name not in skipped}, plan.table),
+        quantised,
     )
 
 
-def _quantised(checkpoint: Checkpoint, names: Mapping[str, str], table: Table) -> dict[str, Quantised]:
-    """The matrices that the checkpoint stores in blocks and that become ours by taking their rows, under our names."""
+def _quantised(
+    checkpoint: Checkpoint, names: Mapping[str, str], table: Table
+) -> tuple[dict[str, Quantised], dict[str, tuple[int, int]]]:
+    """The matrices that the checkpoint stores in blocks and that become ours by taking their rows, under our names.
+
+    Then the shapes that they have there, by their names in the file.
+    """
     found: dict[str, Quantised] = {}
+    shapes: dict[str, tuple[int, int]] = {}
     for name, full in names.items():
         target = place(name, table)
-        if target is not None and full in checkpoint.quantised:
-            blocks = checkpoint.quantised[full]()
-            orders = row_orders(blocks.shape[0], target.cut) or []
+        if target is None or full not in checkpoint.quantised:
+            continue
+        blocks = checkpoint.quantised[full]()
+        try:
+            orders = row_orders(blocks.shape[0], target.cut)
+        except RuntimeError:  # it does not fit its config.json, which is said when the tensor itself is cut
+            continue
+        if orders is not None and len(orders) == len(target.names):
+            shapes[full] = blocks.shape
             parts = (Quantised(blocks.format, blocks.rows[order]) for order in orders)
-            found.update(zip(target.names, parts, strict=False))
-    return found
+            found.update(zip(target.names, parts, strict=True))
+    return found, shapes
 
 
 def _without_prefix(names: Mapping[str, Tensor], prefix: str) -> dict[str, str]:
@@ -198,18 +212,18 @@ def _without_prefix(names: Mapping[str, Tensor], prefix: str) -> dict[str, str]:
 
 
 class _View(dict[str, Tensor]):
-    """The tensors that are not skipped, by their shorter names; each is read when it is asked for."""
+    """Tensors by their shorter names, each read when it is asked for; of those in `shapes` there is only the shape."""
 
-    def __init__(self, names: dict[str, str], tensors: Mapping[str, Tensor], skipped: Mapping[str, str]):
+    def __init__(self, names: dict[str, str], tensors: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, int]]):
         super().__init__()
-        self.names = {name: full for name, full in names.items() if name not in skipped}
-        self.tensors = tensors
+        self.names, self.tensors, self.shapes = names, tensors, shapes
 
     def __iter__(self) -> Any:
         return iter(self.names)
 
     def __getitem__(self, name: str) -> Tensor:
-        return self.tensors[self.names[name]]
+        full = self.names[name]
+        return torch.zeros(()).expand(self.shapes[full]) if full in self.shapes else self.tensors[full]
 
 
 def _tokenizer(checkpoint: Checkpoint, plan: Plan, tensors: Mapping[str, Tensor]) -> tuple[Tokenizer | None, int]:

@@ -30,13 +30,19 @@ def compare_import(imported: Imported) -> list[str]:
     """Sentences: how texts are cut, and how far each block and the logits are from those of `transformers`."""
     found = []
     if imported.tokenizer is not None and FORMATS["huggingface"]().can_read(imported.checkpoint.source):
-        found.append(compare_tokens(imported.tokenizer, imported.checkpoint)[0])
+        try:
+            found.append(compare_tokens(imported.tokenizer, imported.checkpoint)[0])
+        except Exception as problem:  # of another library, whose version may not know this tokenizer
+            found.append(f"tokens not compared: transformers cannot load its tokenizer ({_reason(problem)})")
     try:
         reference = load_reference(imported.checkpoint, imported.plan.task)
     except Exception as problem:  # of another library, whose version may not know this model
-        reason = str(problem).splitlines()[0][:120] if str(problem) else type(problem).__name__
-        return [*found, f"not compared: transformers cannot load it ({reason})"]
+        return [*found, f"not compared: transformers cannot load it ({_reason(problem)})"]
     return [*found, compare_tensors(imported_network(imported), imported, reference).sentence()]
+
+
+def _reason(problem: Exception) -> str:
+    return str(problem).splitlines()[0][:120] if str(problem) else type(problem).__name__
 
 
 def imported_network(imported: Imported) -> nn.Module:

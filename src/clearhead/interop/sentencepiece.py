@@ -32,6 +32,14 @@ M2M100_LANGUAGES = (  # in the order of their ids
     "id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru "
     "sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
 )
+MBART_LANGUAGES = (
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX "
+    "ro_RO ru_RU si_LK tr_TR vi_VN zh_CN"
+)
+MBART50_LANGUAGES = (  # after those of mBART
+    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN "
+    "te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
+)
 EXTRA = 100  # sentinels of T5, after the pieces
 
 
@@ -46,28 +54,35 @@ class Pieces:
     join_spaces: bool
 
 
-def sentencepiece_library(path: Path, special: dict[str, str], config: dict[str, Any]) -> Library | None:
+def sentencepiece_library(
+    path: Path, special: dict[str, str], config: dict[str, Any], settings: dict[str, Any] | None = None
+) -> Library | None:
     """The tokenizer of a folder with a SentencePiece file; None if it has none."""
     file = next((path / name for name in FILES if (path / name).is_file()), None)
     if file is None:
         return None
-    read = read_pieces(file)
+    read, settings = read_pieces(file), settings or {}
     family = str(config.get("model_type", "")).replace("-", "_")
     scored = [(text, score) for text, score, _ in read.pieces]
     if (path / "vocab.json").is_file():  # Marian, M2M100: the ids are not those of the pieces
         scored = _renumbered(path / "vocab.json", dict(scored))
     if family == "t5":
         scored += [(f"<extra_id_{number}>", 0.0) for number in reversed(range(EXTRA))]
-    languages = _languages(path) if family == "m2m_100" else []  # their ids follow those of the vocabulary
+    if family in RENUMBERED:
+        scored = RENUMBERED[family](scored)
+    languages = _languages(path, family)  # their ids follow those of the vocabulary
     scored += [(token, 0.0) for token in languages if token not in dict(scored)]
+    if family in ("xlm_roberta", "camembert", "mbart"):
+        scored.append(("<mask>", 0.0))
     unknown = special.get("unk_token", "<unk>")
     library = Library(_model(read, scored, unknown))
-    library.normalizer = _normalizer(read, family)
-    library.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="always" if read.space_before else "never")
+    library.normalizer = _normalizer(read, family, settings)
+    scheme: Any = "always" if read.space_before else "never"
+    library.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme=scheme, split=read.join_spaces)
     library.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", left=1)]
         if any(kind == BYTE for *_, kind in read.pieces)
-        else [decoders.Metaspace("▁", prepend_scheme="always" if read.space_before else "never")]
+        else [decoders.Metaspace("▁", prepend_scheme=scheme)]
     )
     controls = [text for text, _, kind in read.pieces if kind in (UNKNOWN, CONTROL)]
     extra = [text for text, _ in scored if text.startswith("<extra_id_")] if family == "t5" else []
@@ -77,24 +92,52 @@ def sentencepiece_library(path: Path, special: dict[str, str], config: dict[str,
     library.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in dict.fromkeys(known)])
     codes = [text for text, _ in scored if text.startswith(">>") and text.endswith("<<")]  # Marian: the target language
     library.add_tokens([AddedToken(text, special=False, normalized=False) for text in codes])
-    _add_template(library, family, {**special, "language": _source_language(path, languages)})
+    _add_template(library, family, {**special, "language": _source_language(settings, family, languages)}, settings)
     return library
 
 
-def _languages(path: Path) -> list[str]:
-    """The tokens of the languages, as the files list them, or those that M2M100 was trained with."""
+def _after_four(scored: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """The numbers of fairseq, which has four tokens of its own before the pieces."""
+    return [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")] + scored[3:]
+
+
+def _camembert(scored: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    own = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", RARE)]
+    return own + scored[1:]
+
+
+def _pegasus(scored: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """103 tokens of its own, for gaps and whatever may come, before the unknown one."""
+    own = ["<pad>", "</s>", "<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, 103))]
+    return [(token, RARE) for token in own] + [("<unk>", 0.0)] + scored[3:]
+
+
+RENUMBERED = {"xlm_roberta": _after_four, "mbart": _after_four, "camembert": _camembert, "pegasus": _pegasus}
+
+
+def _languages(path: Path, family: str) -> list[str]:
+    """The tokens of the languages, as the files list them, or those that the family was trained with."""
+    if family not in ("m2m_100", "mbart"):
+        return []
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         values = _json(path / name)
         listed = values.get("additional_special_tokens") or values.get("extra_special_tokens") or []
         tokens = [each if isinstance(each, str) else str(each.get("content")) for each in listed]
         if tokens:
             return tokens
-    return [f"__{code}__" for code in M2M100_LANGUAGES.split()]
+    if family == "m2m_100":
+        return [f"__{code}__" for code in M2M100_LANGUAGES.split()]
+    later = MBART50_LANGUAGES if _is_mbart50(_json(path / "tokenizer_config.json")) else ""
+    return [*MBART_LANGUAGES.split(), *later.split()]
 
 
-def _source_language(path: Path, languages: list[str]) -> str:
+def _is_mbart50(settings: dict[str, Any]) -> bool:
+    return str(settings.get("tokenizer_class", "")).startswith("MBart50")
+
+
+def _source_language(settings: dict[str, Any], family: str, languages: list[str]) -> str:
     """The token of the language that texts are in, where a folder names one."""
-    token = f"__{_json(path / 'tokenizer_config.json').get('src_lang') or 'en'}__"
+    token = settings.get("src_lang") or "en_XX" if family == "mbart" else f"__{settings.get('src_lang') or 'en'}__"
     return token if token in languages else ""
 
 
@@ -138,11 +181,12 @@ def _merges(scored: list[tuple[str, float]]) -> list[tuple[str, str]]:
     return [pair for index in order for pair in found[index]]
 
 
-def _normalizer(read: Pieces, family: str) -> normalizers.Normalizer:
+def _normalizer(read: Pieces, family: str, settings: dict[str, Any]) -> normalizers.Normalizer:
     steps: list[normalizers.Normalizer] = []
     if family == "albert":
-        steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD()]
-        steps += [normalizers.StripAccents(), normalizers.Lowercase()]
+        steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+        steps += [] if settings.get("keep_accents", False) else [normalizers.NFKD(), normalizers.StripAccents()]
+        steps += [normalizers.Lowercase()] if settings.get("do_lower_case", True) else []
     if read.characters:
         steps.append(normalizers.Precompiled(read.characters))
     if read.join_spaces:
@@ -150,20 +194,28 @@ def _normalizer(read: Pieces, family: str) -> normalizers.Normalizer:
     return normalizers.Sequence(steps)
 
 
-def _add_template(library: Library, family: str, special: dict[str, str]) -> None:
-    """What the family puts around a text."""
-    names = {
-        "albert": ("cls_token", "sep_token"),
-        "llama": ("bos_token", ""),
-        "mistral": ("bos_token", ""),
-        "m2m_100": ("language", "eos_token"),
-    }
-    before, after = names.get(family, ("", "eos_token"))
-    first, last = special.get(before, ""), special.get(after, "")
-    tokens = [(token, library.token_to_id(token)) for token in dict.fromkeys((first, last)) if token]
+AROUND = {  # what the family puts before and after a text
+    **dict.fromkeys(("albert", "xlm_roberta", "camembert"), (("cls_token",), ("sep_token",))),
+    **dict.fromkeys(("llama", "mistral", "gemma", "gemma2", "gemma3", "gemma3_text"), (("bos_token",), ())),
+    "phi3": ((), ()),
+    "m2m_100": (("language",), ("eos_token",)),
+    "mbart": ((), ("eos_token", "language")),
+}
+
+
+def _add_template(library: Library, family: str, special: dict[str, str], settings: dict[str, Any]) -> None:
+    """Let the family's special tokens stand around a text; a folder may say which."""
+    before, after = AROUND.get(family, ((), ("eos_token",)))
+    if family == "mbart" and _is_mbart50(settings):
+        before, after = ("language",), ("eos_token",)
+    if "bos_token" in before or family == "phi3":
+        before = ("bos_token",) if settings.get("add_bos_token", bool(before)) else ()
+        after = ("eos_token",) if settings.get("add_eos_token", False) else ()
+    first, last = ([special[name] for name in names if special.get(name)] for names in (before, after))
+    tokens = [(token, library.token_to_id(token)) for token in dict.fromkeys((*first, *last))]
     if not tokens or any(index is None for _, index in tokens):
         return
-    single = " ".join(filter(None, (first and f"{first}:0", "$A:0", last and f"{last}:0")))
+    single = " ".join([*(f"{token}:0" for token in first), "$A:0", *(f"{token}:0" for token in last)])
     library.post_processor = processors.TemplateProcessing(single=single, pair=f"{single} $B:1", special_tokens=tokens)
 
 

@@ -34,6 +34,7 @@ class Change:
 SAME = Change(lambda x: x, lambda x: x)
 TURNED = Change(lambda x: x.t(), lambda x: x.t())  # Conv1D has its matrix as (in, out); a bias stays as it is
 PLUS_ONE = Change(lambda x: x.float() + 1.0, lambda x: x.float() - 1.0)  # a gain that is stored as its distance from 1
+TWICE = Change(lambda x: torch.cat((x, x)), lambda x: x.chunk(2)[0])  # for two parts that read the same
 
 
 def scaled(factor: float) -> Change:
@@ -54,6 +55,21 @@ def regrouped(heads: int, parts: int = 3) -> Change:
 
     def undo(x: Tensor) -> Tensor:
         return x.reshape(parts, heads, -1, *x.shape[1:]).transpose(0, 1).flatten(0, 2)
+
+    return Change(apply, undo)
+
+
+def rotary_halves(heads: int, rotated: int) -> Change:
+    """Rows of each head whose rotary partners are neighbours -> partners (i, i + rotated / 2); the rest stays."""
+
+    def apply(x: Tensor) -> Tensor:
+        rows = x.reshape(heads, -1, *x.shape[1:])
+        return torch.cat((rows[:, 0:rotated:2], rows[:, 1:rotated:2], rows[:, rotated:]), dim=1).reshape(x.shape)
+
+    def undo(x: Tensor) -> Tensor:
+        rows = x.reshape(heads, -1, *x.shape[1:])
+        pairs = torch.stack(rows[:, :rotated].chunk(2, dim=1), dim=2).flatten(1, 2)
+        return torch.cat((pairs, rows[:, rotated:]), dim=1).reshape(x.shape)
 
     return Change(apply, undo)
 

@@ -20,6 +20,7 @@ from tokenizers import Tokenizer as Library
 
 from clearhead.errors import RunError, TextError
 from clearhead.interop.checkpoint import TokenizerFiles
+from clearhead.interop.formats.base.gguf_tokenizer import PRE_TOKENIZERS, add_ends
 from clearhead.interop.sentencepiece import sentencepiece_library
 from clearhead.text import Roles, Tokenizer
 
@@ -31,9 +32,11 @@ GPT2 = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", "unk_token":
 T5 = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 USUAL = {  # the special tokens of a family whose files do not name them
     **dict.fromkeys(("bert", "distilbert", "electra"), BERT),
-    **dict.fromkeys(("roberta", "bart"), ROBERTA),
-    **dict.fromkeys(("gpt2", "gpt_neox"), GPT2),
-    **dict.fromkeys(("t5", "marian"), T5),
+    **dict.fromkeys(("roberta", "bart", "xlm_roberta", "camembert", "mbart"), ROBERTA),
+    **dict.fromkeys(("gpt2", "gpt_neox", "gpt_neo", "gptj", "gpt_bigcode", "phi", "starcoder2"), GPT2),
+    **dict.fromkeys(("t5", "mt5", "marian", "pegasus"), T5),
+    "mpnet": ROBERTA | {"unk_token": "[UNK]"},
+    "opt": {"bos_token": "</s>", "eos_token": "</s>", "unk_token": "</s>", "pad_token": "<pad>"},
     "albert": BERT | {"unk_token": "<unk>", "pad_token": "<pad>"},
     "llama": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
     "m2m_100": {"bos_token": "<s>"} | T5,
@@ -51,6 +54,9 @@ def read_tokenizer(path: Path, config: dict[str, Any]) -> TokenizerFiles | None:
     added = {each.content for each in library.get_added_tokens_decoder().values() if each.special}
     if missing := [token for token in dict.fromkeys(known.values()) if token not in added]:
         library.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in missing])
+    if config.get("sentence_embedding", {}).get("lowercase"):
+        before = [library.normalizer] if library.normalizer is not None else []
+        library.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
     template = settings.get("chat_template")
     if isinstance(template, list):
         template = next((each.get("template") for each in template if each.get("name") == "default"), None)
@@ -97,11 +103,11 @@ def _library(path: Path, settings: dict[str, Any], special: dict[str, str], conf
         except Exception as problem:  # the library raises plain exceptions
             raise TextError(f"{path / 'tokenizer.json'} is not a tokenizer.json: {problem}") from None
     if (path / "vocab.txt").is_file():
-        return _word_pieces(_text(path / "vocab.txt").splitlines(), settings, special)
+        return _word_pieces(_text(path / "vocab.txt").splitlines(), settings, BERT | special)
     if (path / "vocab.json").is_file() and (path / "merges.txt").is_file():
         merges = [line for line in _text(path / "merges.txt").splitlines() if line and not line.startswith("#version")]
         return _byte_pairs(path, _json(path / "vocab.json"), merges, settings, special, config)
-    return sentencepiece_library(path, special, config)
+    return sentencepiece_library(path, special, config, settings)
 
 
 def _word_pieces(tokens: list[str], settings: dict[str, Any], special: dict[str, str]) -> Library:
@@ -127,7 +133,7 @@ def _byte_pairs(
     special: dict[str, str],
     config: dict[str, Any],
 ) -> Library:
-    """GPT-2's tokenizer; RoBERTa and BART put a text between <s> and </s>."""
+    """GPT-2's tokenizer; RoBERTa and BART put a text between <s> and </s>, and Qwen cuts numbers into digits."""
     try:
         pairs = [(left, right) for left, right in (line.split(" ") for line in merges)]
         library = Library(models.BPE(vocabulary, pairs))
@@ -136,8 +142,13 @@ def _byte_pairs(
     space = settings.get("add_prefix_space", False)
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
     library.decoder = decoders.ByteLevel()
+    if str(config.get("model_type")).startswith("qwen"):
+        library.normalizer, library.pre_tokenizer = normalizers.NFC(), PRE_TOKENIZERS["qwen2"]()
     if config.get("model_type") in ("roberta", "bart"):
         _surround(library, special["cls_token"], special["sep_token"])
+    elif settings.get("add_bos_token") and "bos_token" in special:
+        library.add_special_tokens([special["bos_token"]])
+        add_ends(library, special, add_bos=True, add_eos=False)
     return library
 
 
@@ -169,8 +180,11 @@ def make_tokenizer(
         found = (each for each in (*by_name, *by_config) if isinstance(each, int))
         return next((each for each in found if 0 <= each < size), None)
 
-    stop = _one_of(config.get("generation_config", {}).get("eos_token_id"), special.get("eos_token"))
-    stop = first("eos_token", "sep_token", "bos_token") if stop is None else stop
+    generation = config.get("generation_config", {}).get("eos_token_id")
+    ending = _inside(config.get("eos_token_id") if generation is None else generation, size)
+    stop = first("eos_token", "sep_token", "bos_token")
+    if generation is not None and ending and stop not in ending:
+        stop = ending[0]
     ends, stop = stop is not None or roles.get("stop") is not None, stop or 0
     prefix, suffix = _template(library)
     bos, eos = special.get("bos_token"), special.get("eos_token")
@@ -178,8 +192,12 @@ def make_tokenizer(
         prefix = (bos, *prefix)
     if files.add_eos and eos is not None and eos not in suffix:
         suffix = (*suffix, eos)
+    pad = first("pad_token")
+    if pad in (*prefix, *suffix):  # what stands in every text cannot also be what is left out of it
+        usable = (index for index, each in library.get_added_tokens_decoder().items() if each.special and index < size)
+        pad = next((index for index in usable if index not in (*prefix, *suffix)), pad)
     found = {
-        "pad": first("pad_token"),
+        "pad": pad,
         "unknown": first("unk_token"),
         "start": first("bos_token", "cls_token"),
         "stop": stop,
@@ -188,21 +206,22 @@ def make_tokenizer(
     }
     given = {name: value for name, value in roles.items() if value is not None}
     forced = (given.pop("forced"),) if "forced" in given else ()
-    ids = {name: stop if value is None else value for name, value in {**found, **given}.items()}
+    ids: dict[str, Any] = {name: stop if value is None else value for name, value in {**found, **given}.items()}
     names = {**files.special, "add_bos_token": files.add_bos, "add_eos_token": files.add_eos}
     if files.chat_template is not None:
         names["chat_template"] = files.chat_template
     names |= {"tokenizer_class": "PreTrainedTokenizerFast"}
     banned = _single_tokens(config.get("generation_config", {}).get("bad_words_ids") or config.get("bad_words_ids"))
-    all_roles = Roles(**ids, size=size, prefix=prefix, suffix=suffix, forced=forced, banned=banned, ends=ends)
+    stops = tuple(each for each in ending if each != stop)
+    around: dict[str, Any] = {"prefix": prefix, "suffix": suffix, "forced": forced, "banned": banned, "stops": stops}
+    all_roles = Roles(**ids, **around, size=size, ends=ends)
     return Tokenizer.foreign(files.json, all_roles, names, origin)
 
 
-def _one_of(ids: Any, preferred: int | None) -> int | None:
-    """The stop token that generation_config.json names; of several, the tokenizer's own if it is among them."""
+def _inside(ids: Any, size: int) -> list[int]:
+    """One id or several, as far as the model has such tokens."""
     listed = ids if isinstance(ids, list) else [ids]
-    numbers = [each for each in listed if isinstance(each, int)]
-    return preferred if preferred in numbers else next(iter(numbers), None)
+    return [each for each in listed if isinstance(each, int) and 0 <= each < size]
 
 
 def _single_tokens(rows: Any) -> tuple[int, ...]:

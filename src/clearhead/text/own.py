@@ -58,6 +58,12 @@ class OwnTokenizer(Tokenizer):
             )
         return ids
 
+    def encode_with_text(self, texts: Sequence[str]) -> list[tuple[list[int], list[str]]]:
+        return [(ids, self.pieces(ids)) for ids in self.encode_batch(texts)]
+
+    def decode(self, ids: Iterable[int], keep_special: bool = False) -> str:
+        return self._decode([int(index) for index in ids], keep_special)
+
     def decode_batch(self, rows: Iterable[Iterable[int]], keep_special: bool = False) -> list[str]:
         return [self._decode([int(index) for index in row], keep_special) for row in rows]
 

@@ -50,6 +50,7 @@ END_OF_TEXT = "<|endoftext|>"  # GPT-2's only special token
 LINE = 1 << 20  # maximum characters of a line read at once, so that a file without line ends is not held whole
 
 
+SHORT = 1000  # characters of a text that takes longer to pass to another thread than to encode
 CONFIG = "tokenizer_config.json"  # beside the tokenizer.json of a tokenizer that was made elsewhere
 FOREIGN_KINDS: dict[str, TokenizerKind] = {
     "BPE": "bpe",
@@ -75,6 +76,7 @@ class Roles:
     suffix: tuple[int, ...] = ()  # and after it
     forced: tuple[int, ...] = ()  # what every text that it writes begins with, after the start token
     banned: tuple[int, ...] = ()  # what it must never write
+    stops: tuple[int, ...] = ()  # what ends a text too, such as the end of a turn in a chat
     ends: bool = True  # whether the stop token ends a text; a model without one writes until it is told to stop
 
 
@@ -91,6 +93,7 @@ class Tokenizer:
     suffix: tuple[int, ...] = ()
     forced: tuple[int, ...] = ()  # tokens that every generated text begins with
     banned: tuple[int, ...] = ()  # tokens that are never generated
+    stops: tuple[int, ...] = ()  # tokens that end a generated text, beside the stop token
     ends: bool = True  # whether a generated text ends at the stop token
     _size = 0  # tokens of the model, if these are not the tokenizer's own
 
@@ -105,8 +108,7 @@ class Tokenizer:
             ids = [*range(len(SPECIALS))]
         elif END_OF_TEXT in vocabulary:  # takes all these roles
             ids = [vocabulary[END_OF_TEXT]] * len(SPECIALS)
-        parts = json.loads(library.to_str())
-        kind = KINDS.get((parts["model"]["type"], str((parts["decoder"] or {}).get("type"))))
+        kind = KINDS.get((type(library.model).__name__, type(library.decoder).__name__))
         if not ids or kind is None:
             raise TextError(f"{origin} is a tokenizer, but not one that clearhead made; train one with Tokenizer.train")
         self._library = library
@@ -116,16 +118,17 @@ class Tokenizer:
         self.kind: TokenizerKind = kind
 
     def _use_foreign(self, library: Library, roles: Roles) -> None:
-        parts = json.loads(library.to_str())
         library.encode_special_tokens = True
         self._library, self._size = library, roles.size
         self.pad, self.unknown, self.start = roles.pad, roles.unknown, roles.start
         self.stop, self.mask, self.cls = roles.stop, roles.mask, roles.cls
         self.prefix, self.suffix = tuple(roles.prefix), tuple(roles.suffix)
         self.forced, self.banned, self.ends = tuple(roles.forced), tuple(roles.banned), roles.ends
-        self._special = {each["id"] for each in parts["added_tokens"] if each["special"]}
-        kind = FOREIGN_KINDS[parts["model"]["type"]]
-        self.kind = "bytes" if kind == "bpe" and '"ByteLevel"' in json.dumps(parts["decoder"]) else kind
+        self.stops = tuple(roles.stops)
+        self._special = {index for index, each in library.get_added_tokens_decoder().items() if each.special}
+        kind = FOREIGN_KINDS[type(library.model).__name__]
+        decoder = b"" if library.decoder is None else library.decoder.__getstate__()  # its JSON
+        self.kind = "bytes" if kind == "bpe" and b'"ByteLevel"' in decoder else kind
 
     @classmethod
     def foreign(cls, text: str, roles: Roles, config: dict[str, Any], origin: str = "tokenizer") -> Tokenizer:
@@ -188,8 +191,9 @@ class Tokenizer:
     @classmethod
     def _from_json(cls, text: str, origin: str = "tokenizer", config: dict[str, Any] | None = None) -> Tokenizer:
         with library_errors(f"{origin} is not a tokenizer.json"):
-            check_tokenizer(json.loads(text))
-            library = Library.from_str(text)
+            parts = json.loads(text)
+            check_tokenizer(parts)
+            library = _read_bpe(parts) or Library.from_str(text)
         library.no_padding()
         library.no_truncation()
         return cls(library, origin, config)
@@ -199,7 +203,7 @@ class Tokenizer:
         path = Path(path)
         if self.config:
             _write(path.with_name(CONFIG), json.dumps(self.config, ensure_ascii=False, indent=2) + "\n")
-        _write(path, self._library.to_str(pretty=True))
+        _write(path, self._library.to_str(pretty=not self.config))  # a foreign vocabulary may be large
 
     def __reduce__(self) -> tuple[Callable[..., Tokenizer], tuple[Any, ...]]:
         return Tokenizer._from_json, (self._library.to_str(), "tokenizer", self.config)
@@ -240,9 +244,11 @@ class Tokenizer:
         return library
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The token ids of many texts, on all cores."""
+        """The token ids of many texts, on all cores; of one short text in this thread."""
         with library_errors("the tokenizer cannot encode this text"):
             try:
+                if len(texts) == 1 and len(texts[0]) < SHORT:
+                    return [self._library.encode(texts[0], add_special_tokens=False).ids]
                 return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
             except TypeError:
                 wrong = next((text for text in texts if not isinstance(text, str) or _SURROGATE.search(text)), None)
@@ -258,14 +264,25 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int], keep_special: bool = False) -> str:
         """The text of token ids; special tokens except the unknown one are left out, unless `keep_special`."""
-        return self.decode_batch([ids], keep_special)[0]
+        with library_errors("the tokenizer cannot decode these tokens"):  # in this thread, unlike a batch
+            return self._library.decode(self._shown(ids, keep_special), skip_special_tokens=False)
+
+    @cached_property
+    def token_texts(self) -> list[str] | None:
+        """The text of every token, where any tokens decode to their texts side by side; else None."""
+        if self.config or self.kind != "char":
+            return None
+        return self.decode_batch([index] for index in range(len(self)))
 
     def decode_batch(self, rows: Iterable[Iterable[int]], keep_special: bool = False) -> list[str]:
         """The texts of many rows of token ids, on all cores."""
-        silent = set[int]() if keep_special else self._special
-        shown = [[int(index) for index in row if int(index) not in silent] for row in rows]
+        shown = [self._shown(row, keep_special) for row in rows]
         with library_errors("the tokenizer cannot decode these tokens"):
             return self._library.decode_batch(shown, skip_special_tokens=False)
+
+    def _shown(self, ids: Iterable[int], keep_special: bool) -> list[int]:
+        silent = set[int]() if keep_special else self._special
+        return [index for index in map(int, ids) if index not in silent]
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of a text as strings for display."""
@@ -309,6 +326,33 @@ class Tokenizer:
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {len(self)} tokens)"
+
+
+def _read_bpe(parts: dict[str, Any]) -> Library | None:
+    """The tokenizer of a parsed tokenizer.json with byte pairs; None where the library has to read the text itself.
+
+    The library takes twice the time and memory to read a large vocabulary from text as from Python objects. So it reads
+    the text without it, except for the added tokens, whose ids it takes from the vocabulary.
+    """
+    model, added = parts["model"], parts.get("added_tokens") or []
+    vocabulary, merges = model.get("vocab"), model.get("merges")
+    if model.get("type") != "BPE" or not model.keys() <= _BPE or not vocabulary or not isinstance(merges, list):
+        return None
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in merges):  # older files have strings
+        return None
+    known = {each["content"]: vocabulary[each["content"]] for each in added if each["content"] in vocabulary}
+    library = Library.from_str(json.dumps({**parts, "model": {**model, "vocab": known, "merges": []}}))
+    settings = {name: model[name] for name in _BPE - _BPE_PARTS if model.get(name) is not None}
+    library.model = models.BPE(vocab=vocabulary, merges=[(left, right) for left, right in merges], **settings)
+    right = all(library.token_to_id(each["content"]) == each["id"] for each in added)
+    return library if right and len(known) == len(added) else None
+
+
+_BPE_PARTS = {"type", "vocab", "merges"}
+_BPE = _BPE_PARTS | {
+    *("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"),
+    *("fuse_unk", "byte_fallback", "ignore_merges"),
+}
 
 
 def _write(path: Path, text: str) -> None:

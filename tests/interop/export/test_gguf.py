@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.optional import optional
 
 import clearhead
 from clearhead.errors import RunError
@@ -15,7 +16,7 @@ from clearhead.interop.export import gguf as gguf_export
 from clearhead.interop.exporting import export
 from clearhead.interop.formats.base import gguf_tokenizer
 
-gguf = pytest.importorskip("gguf")
+gguf = optional("gguf")
 
 LLAMA: dict[str, Any] = {
     **{"norm": "rms", "feed_forward": "swiglu", "positions": "rotary", "bias": False, "length": 128},

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.optional import optional
 
 import clearhead
 from clearhead.errors import ConfigError, RunError
 from clearhead.interop.exporting import export
 
-transformers = pytest.importorskip("transformers")
+transformers = optional("transformers")
 
 IDS = torch.tensor([[7, 31, 11, 5, 23, 60, 113, 9, 40, 8, 17], [19, 3, 90, 41, 6, 6, 70, 55, 12, 99, 4]])
 LLAMA = {"norm": "rms", "feed_forward": "swiglu", "positions": "rotary", "bias": False, "length": 53}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.optional import optional
 
 import clearhead
 from clearhead.engines.native.library import load_library
@@ -15,11 +16,12 @@ from clearhead.errors import RunError
 from clearhead.files import read_tensors, write_tensors
 from clearhead.interop.checkpoint import read_checkpoint
 from clearhead.interop.exporting import export
+from clearhead.interop.formats.base.gguf_file import GgufFile
 from clearhead.interop.importing import import_model
 from clearhead.nn.quantised import FORMATS
 from clearhead.run import Run
 
-pytest.importorskip("gguf")
+optional("gguf")
 LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "feed_forward": "swiglu", "bias": False, "dim": 64,
                          "heads": 4, "kv_heads": 2, "layers": 2, "inner": 96, "placement": "before",
                          "embedding_scale": 1.0}  # fmt: skip
@@ -45,6 +47,17 @@ def test_an_import_keeps_the_blocks_and_their_meaning(imported: Path, tmp_path: 
         own = ours[f"stack.blocks.1.self_attention.{part}.weight"]
         assert torch.equal(own, theirs[f"model.layers.1.self_attn.{name}.weight"])
     assert torch.equal(ours["tokens.tokens.table.weight"], theirs["model.embed_tokens.weight"])
+
+
+def test_an_import_expands_nothing_that_stays_in_blocks(
+    make_run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export("gguf", make_run("lm", size=330, **LLAMA), tmp_path / "out", "Q4_1")
+    read, original = list[str](), GgufFile.read
+    monkeypatch.setattr(GgufFile, "read", lambda file, name: (read.append(name), original(file, name))[1])
+    import_model(tmp_path / "out" / "model.gguf", tmp_path / "again")
+    assert "output_norm.weight" in read
+    assert not [name for name in read if "norm" not in name]
 
 
 @pytest.mark.skipif(load_library() is None, reason="the native library is not built")

@@ -2,27 +2,27 @@ from __future__ import annotations
 
 import json
 import struct
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.optional import optional
 
 from clearhead.errors import RunError
 from clearhead.interop.checkpoint import format_of, read_checkpoint
 from clearhead.models.word2vec import neighbours
 from clearhead.text.schemes import SPECIALS
 
-gensim = pytest.importorskip("gensim", reason="gensim is the reference for word vectors")
-from gensim.models import KeyedVectors  # noqa: E402
-from gensim.models.fasttext import load_facebook_vectors  # noqa: E402
-
-DATA = Path(gensim.__file__).parent / "test" / "test_data"
+gensim = optional("gensim", reason="gensim is the reference for word vectors")
+DATA = Path(str(find_spec("gensim").origin)).parent / "test" / "test_data"  # type: ignore[union-attr]
 SIZE, DIM = 23, 7
 
 
 @pytest.fixture
-def vectors() -> KeyedVectors:
-    table = KeyedVectors(DIM)
+def vectors() -> Any:
+    table = gensim.models.KeyedVectors(DIM)
     words = ["the", ",", "naïve", "北京", *(f"word{index}" for index in range(SIZE - 4))]
     table.add_vectors(words, np.random.default_rng(5).normal(size=(SIZE, DIM)).astype(np.float32))
     return table
@@ -41,7 +41,7 @@ def table_of(path: Path) -> tuple[list[str], np.ndarray]:
     return words[len(SPECIALS) :], table[len(SPECIALS) :]
 
 
-def same(path: Path, wanted: KeyedVectors, near: float = 0.0) -> None:
+def same(path: Path, wanted: Any, near: float = 0.0) -> None:
     words, table = table_of(path)
     assert words == list(wanted.index_to_key)
     np.testing.assert_allclose(table, wanted.vectors, rtol=0, atol=near)
@@ -53,13 +53,13 @@ def same(path: Path, wanted: KeyedVectors, near: float = 0.0) -> None:
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_word2vec(tmp_path: Path, vectors: KeyedVectors, binary: bool) -> None:
+def test_word2vec(tmp_path: Path, vectors: Any, binary: bool) -> None:
     vectors.save_word2vec_format(str(tmp_path / "v"), binary=binary)
     assert format_of(tmp_path / "v") == "word_vectors"
     same(tmp_path / "v", vectors, near=1e-6)
 
 
-def test_glove_has_no_header_and_words_may_hold_spaces(tmp_path: Path, vectors: KeyedVectors) -> None:
+def test_glove_has_no_header_and_words_may_hold_spaces(tmp_path: Path, vectors: Any) -> None:
     vectors.save_word2vec_format(str(tmp_path / "v"), write_header=False)
     same(tmp_path / "v", vectors, near=1e-6)
     lines = (tmp_path / "v").read_text(encoding="utf-8").splitlines()
@@ -67,7 +67,7 @@ def test_glove_has_no_header_and_words_may_hold_spaces(tmp_path: Path, vectors: 
     assert table_of(tmp_path / "w")[0][-1] == ". . the"
 
 
-def test_wink_json(tmp_path: Path, vectors: KeyedVectors) -> None:
+def test_wink_json(tmp_path: Path, vectors: Any) -> None:
     rows = {word: [*map(float, vectors[word]), 1.0, row] for row, word in enumerate(vectors.index_to_key)}
     head = {"precision": 8, "l2NormIndex": DIM, "wordIndex": DIM + 1, "size": SIZE, "dimensions": DIM}
     (tmp_path / "v.json").write_text(json.dumps({**head, "words": list(rows), "vectors": rows}), encoding="utf-8")
@@ -78,7 +78,7 @@ def test_wink_json(tmp_path: Path, vectors: KeyedVectors) -> None:
 def test_fasttext_with_its_ngrams(name: str) -> None:
     if not (DATA / name).is_file():
         pytest.skip(f"this gensim does not carry {name}")
-    wanted = load_facebook_vectors(str(DATA / name))
+    wanted = gensim.models.fasttext.load_facebook_vectors(str(DATA / name))
     words, table = table_of(DATA / name)
     assert words == list(wanted.index_to_key)
     rows = [row for row, word in enumerate(words) if word != "</s>"]  # fastText gives it no n-grams, gensim does
@@ -88,7 +88,11 @@ def test_fasttext_with_its_ngrams(name: str) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # gensim leaves its file open
 def test_fasttext_vec_and_glove_files_of_gensim() -> None:
     for name, header in (("lee_fasttext.vec", True), ("test_glove.txt", False)):
-        same(DATA / name, KeyedVectors.load_word2vec_format(str(DATA / name), no_header=not header), near=1e-6)
+        same(
+            DATA / name,
+            gensim.models.KeyedVectors.load_word2vec_format(str(DATA / name), no_header=not header),
+            near=1e-6,
+        )
 
 
 def test_the_first_of_two_equal_words_counts(tmp_path: Path) -> None:

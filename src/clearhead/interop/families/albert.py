@@ -26,6 +26,7 @@ class Albert(Bert):
     """Encoders with the parts of ALBERT."""
 
     prefix = "albert"
+    masked_lm_part = "predictions."
     blocks = ONE
 
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
@@ -62,4 +63,4 @@ class Albert(Bert):
     def classifier(self, settings: ForeignConfig) -> Plan:
         table = {"pooler": "output.transform.linear", "classifier": "output.linear"}
         model = {"pool": "class", "pool_transform": "tanh"}
-        return self._plan(settings, "classify", "encoder.", table, model, labels=self.labels(settings))
+        return self._plan(settings, "classify", "encoder.", table, model, labels=settings.labels)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan, sentence_plan
 from clearhead.interop.table import Into, Table, within
 
 ATTENTION = {
@@ -32,6 +32,10 @@ EMBEDDINGS: dict[str, str | Into] = {
     "embeddings.LayerNorm": "tokens.norm",
 }
 UNUSED_POOLER = {"pooler.*": "sentence vectors are pooled in another way"}
+UNUSED_HEADS = {
+    f"{name}.*": "a sentence vector needs no head"
+    for name in ("cls", "lm_head", "classifier", "qa_outputs", "predictions", "vocab_transform", "vocab_layer_norm")
+}
 
 
 @FAMILIES.register("bert")
@@ -44,6 +48,7 @@ class Bert(Family):
         "*embeddings.token_type_ids": "segments are counted",
     }
     blocks: ClassVar[str] = "encoder.layer"
+    masked_lm_part: ClassVar[str] = "cls.predictions."  # of the names of what only a masked language model has
     heads: ClassVar[tuple[str, ...]] = (
         *("Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"),
     )
@@ -52,8 +57,11 @@ class Bert(Family):
         settings = ForeignConfig(checkpoint)
         settings.require("is_decoder", False)
         settings.require("position_embedding_type", "absolute")
-        embedding = settings.get("sentence_embedding")
-        head = "Model" if embedding else settings.head
+        head = settings.head
+        if not settings.get("architectures") and any(self.masked_lm_part in name for name in checkpoint.tensors):
+            head = "ForMaskedLM"
+        if settings.get("sentence_embedding"):
+            head = "Model"
         if head not in self.heads:
             raise settings.wrong_head(*self.heads)
         plans = {
@@ -69,10 +77,7 @@ class Bert(Family):
 
     def embedder(self, settings: ForeignConfig) -> Plan:
         """One vector for a text, by the pooling that sentence-transformers says, or the mean."""
-        how = settings.get("sentence_embedding") or {}
-        model = {"pool": how.get("pooling", "mean"), "unit_length": how.get("normalise", False)}
-        longest = min(how.get("max_length") or self.longest(settings), self.longest(settings))
-        return self._plan(settings, "embed", "encoder.", {}, model, UNUSED_POOLER, longest=longest)
+        return sentence_plan(settings, self._plan(settings, "embed", "encoder.", {}, {}, UNUSED_POOLER | UNUSED_HEADS))
 
     def masked_lm(self, settings: ForeignConfig) -> Plan:
         """The dense layer and norm before the output, and its bias."""
@@ -99,16 +104,13 @@ class Bert(Family):
         """BERT's pooler, then a linear map of the class token."""
         table = {"pooler.dense": "output.transform.linear", "classifier": "output.linear"}
         model = {"pool": "class", "pool_transform": "tanh"}
-        return self._plan(settings, "classify", "encoder.", table, model, labels=self.labels(settings))
+        return self._plan(settings, "classify", "encoder.", table, model, labels=settings.labels)
 
     def tagger(self, settings: ForeignConfig) -> Plan:
         """A linear map of every token; a word has the tag of its first piece."""
         model = {"labelled_piece": "first"}
         table = {"classifier": "output.linear"}
-        return self._plan(settings, "tag", "encoder.", table, model, UNUSED_POOLER, labels=self.labels(settings))
-
-    def labels(self, settings: ForeignConfig) -> tuple[str, ...]:
-        return settings.single_labels
+        return self._plan(settings, "tag", "encoder.", table, model, UNUSED_POOLER, labels=settings.labels)
 
     # --- the body ---
 
@@ -121,18 +123,18 @@ class Bert(Family):
         model: dict[str, Any],
         skipped: dict[str, str] | None = None,
         labels: tuple[str, ...] = (),
-        longest: int | None = None,
     ) -> Plan:
+        own = {"several": settings.several} if task == "classify" else {}
         body = within("", encoder, {**self.table(settings), **self.embeddings(settings)})
         return Plan(
             task=task,
-            model={**self.model(settings), **model},
+            model={**self.model(settings), **model, **own},
             table={**body, **head},
             blocks={"encoder": (self.blocks,)},
-            data={"max_length": longest or self.longest(settings)},
+            data={"max_length": self.longest(settings)},
             labels=labels,
             sizes={"classes": len(labels)},
-            skipped=skipped or {},
+            skipped=dict(skipped or {}),
             vocabulary=f"{encoder}tokens.tokens.table.weight",
         )
 
@@ -164,9 +166,13 @@ class Bert(Family):
             "dropout": settings.get("hidden_dropout_prob", 0.1),
             "embedding_scale": 1.0,
             "embedding_norm": True,
-            "segments": settings.size("type_vocab_size"),
+            "segments": self.segments(settings),
             "separator": self.separator(settings),
         }
+
+    def segments(self, settings: ForeignConfig) -> int:
+        """How many segments have a vector."""
+        return settings.size("type_vocab_size")
 
     def separator(self, settings: ForeignConfig) -> int | None:
         """The token that ends a segment."""

@@ -15,6 +15,7 @@ class Deit(Vit):
     extra_tokens = 1
     usual_mean = (0.485, 0.456, 0.406)
     usual_deviation = (0.229, 0.224, 0.225)
+    usual_filter = 3
 
     def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         second = {"embeddings.distillation_token": into("encoder.extra_tokens.vectors", change=FIRST_AXES)}

@@ -25,6 +25,7 @@ class DistilBert(Bert):
     """Encoders with the parts of DistilBERT."""
 
     prefix = "distilbert"
+    masked_lm_part = "vocab_transform."
     blocks = "transformer.layer"
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
@@ -63,4 +64,4 @@ class DistilBert(Bert):
     def classifier(self, settings: ForeignConfig) -> Plan:
         table = {"pre_classifier": "output.transform.linear", "classifier": "output.linear"}
         model = {"pool": "class", "pool_transform": "relu"}
-        return self._plan(settings, "classify", "encoder.", table, model, labels=self.labels(settings))
+        return self._plan(settings, "classify", "encoder.", table, model, labels=settings.labels)

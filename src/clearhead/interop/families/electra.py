@@ -17,6 +17,7 @@ class Electra(Bert):
     """Encoders with the parts of ELECTRA."""
 
     prefix = "electra"
+    masked_lm_part = "generator_predictions."
 
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         return {**super().model(settings), "embedding_dim": settings.size("embedding_size")}
@@ -43,4 +44,4 @@ class Electra(Bert):
     def classifier(self, settings: ForeignConfig) -> Plan:
         table = {"classifier.dense": "output.transform.linear", "classifier.out_proj": "output.linear"}
         model = {"pool": "class", "pool_transform": "gelu"}
-        return self._plan(settings, "classify", "encoder.", table, model, labels=self.labels(settings))
+        return self._plan(settings, "classify", "encoder.", table, model, labels=settings.labels)

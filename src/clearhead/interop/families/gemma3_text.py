@@ -5,14 +5,13 @@ Blocks with a window have a rotary base of their own. Gains are stored as their 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from clearhead.interop.families.llama import ATTENTION, GATED_FEED_FORWARD, Llama
 from clearhead.interop.family import FAMILIES, GATED, ForeignConfig
 from clearhead.interop.rope import rotary_settings
 from clearhead.interop.table import PLUS_ONE, Into, into, within
 
-PATTERN = 6  # every sixth block sees everything
 NORMS = {
     "self_attn.q_norm": "self_attention.query_norm",
     "self_attn.k_norm": "self_attention.key_norm",
@@ -27,12 +26,14 @@ NORMS = {
 class Gemma3(Llama):
     """Decoder-only models with the parts of Gemma 3."""
 
+    pattern: ClassVar[int] = 6  # every sixth block sees everything
+
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         settings.require("use_bidirectional_attention", False)
         head_dim, window = settings.get("head_dim", 256), settings.get("sliding_window", 4096)
         base = settings.get("rope_theta", 1_000_000.0)
         local = rotary_settings(settings, head_dim, "sliding_attention", settings.get("rope_local_base_freq", 10_000.0))
-        windows = tuple(window if kind == "sliding_attention" else None for kind in _kinds(settings))
+        windows = tuple(window if kind == "sliding_attention" else None for kind in self._kinds(settings))
         return {
             **super().model(settings),
             "key_dim": head_dim,
@@ -62,10 +63,9 @@ class Gemma3(Llama):
     def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {**super().table(settings), "norm": into("stack.norm", change=PLUS_ONE)}
 
-
-def _kinds(settings: ForeignConfig) -> list[str]:
-    """Whether each block has a window."""
-    layers, pattern = settings.size("num_hidden_layers"), settings.get("sliding_window_pattern", PATTERN)
-    usual = ["full_attention" if (layer + 1) % pattern == 0 else "sliding_attention" for layer in range(layers)]
-    kinds: list[str] = settings.get("layer_types", usual)
-    return kinds
+    def _kinds(self, settings: ForeignConfig) -> list[str]:
+        """Whether each block has a window."""
+        layers, pattern = settings.size("num_hidden_layers"), settings.get("sliding_window_pattern", self.pattern)
+        usual = ["full_attention" if (layer + 1) % pattern == 0 else "sliding_attention" for layer in range(layers)]
+        kinds: list[str] = settings.get("layer_types", usual)
+        return kinds

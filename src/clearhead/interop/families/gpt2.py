@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from clearhead.interop.checkpoint import Checkpoint
 from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan, decoder_plan
 from clearhead.interop.table import TURNED, Into, into, within
@@ -23,17 +25,33 @@ class Gpt2(Family):
     """Decoder-only models with the parts of GPT-2."""
 
     prefix = "transformer"
+    causal_lm: ClassVar[str] = "LMHeadModel"  # the head of a language model
+    usual_activation: ClassVar[str] = "gelu_new"
     buffers = {"h.*.attn.bias": "the causal mask is computed", "h.*.attn.masked_bias": "the causal mask is computed"}
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
         settings = ForeignConfig(checkpoint)
-        settings.check_decoder("LMHeadModel")
+        settings.check_decoder(self.causal_lm)
         settings.require("scale_attn_weights", True)
         settings.require("scale_attn_by_inverse_layer_idx", False)
         settings.require("add_cross_attention", False)
-        tied = bool(settings.get("tie_word_embeddings", True)) or "lm_head.weight" not in checkpoint.tensors
-        longest = settings.size("n_positions")
-        model = {
+        model = self.model(settings)
+        output = {} if model["tied"] else {"lm_head": "output.linear"}
+        language_model = Plan(
+            task="lm",
+            model=model,
+            table={**within("h.*.", "stack.blocks.*.", self.block(settings)), **ENDS, **output},
+            blocks={"decoder": ("h",)},
+            data={"max_length": model["max_length"]},
+            skipped={"lm_head.weight": "the output is the embedding"} if model["tied"] else {},
+            vocabulary="tokens.tokens.table.weight",
+        )
+        return decoder_plan(settings, language_model)
+
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
+        """The `model` section."""
+        longest, stored = settings.size("n_positions"), settings.checkpoint.tensors
+        return {
             "dim": settings.size("n_embd"),
             "heads": settings.size("n_head"),
             "layers": settings.size("n_layer"),
@@ -41,22 +59,15 @@ class Gpt2(Family):
             "norm": "layer",
             "norm_eps": settings.get("layer_norm_epsilon", 1e-5),
             "placement": "before",
-            "feed_forward": settings.activation("activation_function", "gelu_new"),
+            "feed_forward": settings.activation("activation_function", self.usual_activation),
             "positions": "learned",
             "max_length": longest,
             "length": longest,
             "dropout": settings.get("resid_pdrop", 0.1),
             "embedding_scale": 1.0,
-            "tied": tied,
+            "tied": bool(settings.get("tie_word_embeddings", True)) or "lm_head.weight" not in stored,
         }
-        output = {} if tied else {"lm_head": "output.linear"}
-        language_model = Plan(
-            task="lm",
-            model=model,
-            table={**within("h.*.", "stack.blocks.*.", BLOCK), **ENDS, **output},
-            blocks={"decoder": ("h",)},
-            data={"max_length": longest},
-            skipped={"lm_head.weight": "the output is the embedding"} if tied else {},
-            vocabulary="tokens.tokens.table.weight",
-        )
-        return decoder_plan(settings, language_model)
+
+    def block(self, settings: ForeignConfig) -> dict[str, str | Into]:
+        """Where the tensors of one block go."""
+        return BLOCK

@@ -13,11 +13,12 @@ from clearhead.interop.table import Into
 class M2m100(Marian):
     """Encoder-decoder models with the parts of M2M100."""
 
+    placement = "before"
+
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         settings.require("pad_token_id", 1)  # positions are counted from it
-        own = {"placement": "before", "positions": "sinusoidal_fairseq", "output_bias": False}
+        own = {"positions": "sinusoidal_fairseq", "output_bias": False}
         return {**super().model(settings), **own}
 
     def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
-        found = {name: place for name, place in super().table(settings).items() if name != "final_logits_bias"}
-        return {**found, "encoder.layer_norm": "encoder.norm", "decoder.layer_norm": "decoder.norm"}
+        return {name: place for name, place in super().table(settings).items() if name != "final_logits_bias"}

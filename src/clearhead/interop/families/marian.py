@@ -33,6 +33,7 @@ class Marian(Family):
     """Encoder-decoder models with the parts of Marian."""
 
     prefix = "model"
+    placement = "after"  # of the norms; "before" has one more after the last block of each side
     buffers = {
         "encoder.embed_tokens.weight": "both sides share their token vectors",
         "decoder.embed_tokens.weight": "both sides share their token vectors",
@@ -72,7 +73,7 @@ class Marian(Family):
             "decoder_layers": settings.size("decoder_layers"),
             "inner": settings.size("encoder_ffn_dim"),
             "norm": "layer",
-            "placement": "after",
+            "placement": self.placement,
             "feed_forward": settings.activation("activation_function", "gelu"),
             "positions": "sinusoidal_halves",
             "max_length": settings.size("max_position_embeddings"),
@@ -84,7 +85,9 @@ class Marian(Family):
 
     def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where each tensor goes."""
+        last = {f"{side}.layer_norm": f"{side}.norm" for side in ("encoder", "decoder")}
         return {
+            **(last if self.placement == "before" else {}),
             **within("encoder.layers.*.", "encoder.blocks.*.", ENCODER),
             **within("decoder.layers.*.", "decoder.blocks.*.", DECODER),
             "shared": "target.tokens.table",

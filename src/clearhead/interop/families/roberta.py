@@ -12,6 +12,7 @@ class Roberta(Bert):
     """Encoders with the parts of RoBERTa."""
 
     prefix = "roberta"
+    masked_lm_part = "lm_head."
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
     def longest(self, settings: ForeignConfig) -> int:
@@ -37,4 +38,4 @@ class Roberta(Bert):
     def classifier(self, settings: ForeignConfig) -> Plan:
         table = {"classifier.dense": "output.transform.linear", "classifier.out_proj": "output.linear"}
         model = {"pool": "class", "pool_transform": "tanh"}
-        return self._plan(settings, "classify", "encoder.", table, model, UNUSED_POOLER, labels=self.labels(settings))
+        return self._plan(settings, "classify", "encoder.", table, model, UNUSED_POOLER, labels=settings.labels)

@@ -32,6 +32,7 @@ NEW = {
     "mlp.fc2": "feed_forward.outer",
 }
 NORMS = {"layernorm_before": "residual1.norm", "layernorm_after": "residual2.norm"}
+FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's numbers
 FIRST_AXES = Change(lambda x: x.flatten(0, 1), lambda x: x.unsqueeze(0))  # (1, N, D) -> (N, D)
 ONE_VECTOR = Change(lambda x: x.flatten(), lambda x: x.view(1, 1, -1))  # (1, 1, D) -> (D,)
 
@@ -45,6 +46,7 @@ class Vit(Family):
     extra_tokens: ClassVar[int] = 0  # between the class token and the patches
     usual_mean: ClassVar[tuple[float, ...]] = (0.5, 0.5, 0.5)
     usual_deviation: ClassVar[tuple[float, ...]] = (0.5, 0.5, 0.5)
+    usual_filter: ClassVar[int] = 2
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
         settings = ForeignConfig(checkpoint)
@@ -75,7 +77,7 @@ class Vit(Family):
             blocks={"encoder": ("layers", "encoder.layer")},
             labels=settings.labels,
             sizes={"classes": len(settings.labels), "channels": channels, "height": size, "width": size},
-            data={"image_size": size},
+            data={"image_size": size, **self.scaling(settings, size)},
         )
 
     def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
@@ -95,6 +97,22 @@ class Vit(Family):
             "embeddings.position_embeddings": into("encoder.positions.table.weight", change=FIRST_AXES),
             "layernorm": "encoder.stack.norm",
             "classifier": "output.linear",
+        }
+
+    def scaling(self, settings: ForeignConfig, size: int) -> dict[str, Any]:
+        """How preprocessor_config.json brings images to this size."""
+        given: dict[str, Any] = settings.get("preprocessor_config", {})
+        sides = given.get("size")
+        if not given.get("do_resize", True) or not sides:
+            return {}
+        sides = {"height": sides, "width": sides} if isinstance(sides, int) else sides
+        square, edge = "shortest_edge" not in sides, sides.get("shortest_edge", sides.get("height"))
+        if not isinstance(edge, int) or (square and sides.get("width") != edge) or edge < size:
+            raise settings.refuse("preprocessor_config")
+        return {
+            "image_fit": "stretch" if square else "cut",
+            "image_edge": edge if given.get("do_center_crop", False) and edge != size else None,
+            "image_filter": FILTERS[given.get("resample", self.usual_filter)],
         }
 
     def pixels(self, settings: ForeignConfig) -> tuple[list[float], list[float]]:

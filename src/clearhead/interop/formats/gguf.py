@@ -236,7 +236,11 @@ def _renamed(name: str, architecture: Architecture) -> str | None:
 
 def _read(model: Model, name: str, transform: Transform | None) -> Tensor:
     tensor = model.file.read(name)
-    return tensor if transform is None else transform(tensor, model).contiguous()
+    try:
+        return tensor if transform is None else transform(tensor, model).contiguous()
+    except RuntimeError:  # it cannot be cut into so many heads
+        shape = tuple(tensor.shape)
+        raise RunError(f"{model.file.path} is damaged: {name} has the shape {shape}, unlike its metadata") from None
 
 
 def halves_from_pairs(weight: Tensor, heads: int) -> Tensor:
@@ -314,6 +318,27 @@ def _gemma3(model: Model) -> dict[str, Any]:
     return sizes
 
 
+def _gemma(model: Model) -> dict[str, Any]:
+    names = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"]}
+    return {**model.dense(), **names, "hidden_act": "gelu_pytorch_tanh"}
+
+
+GEMMA2_27B_LAYERS = 46  # the one size whose queries are not scaled by the size of a head
+
+
+def _gemma2(model: Model) -> dict[str, Any]:
+    sizes = {**model.dense(), "model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"]}
+    large = sizes["num_hidden_layers"] == GEMMA2_27B_LAYERS
+    return {
+        **sizes,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": sizes["hidden_size"] // model.heads if large else model.head_dim,
+        "sliding_window": model.size("attention.sliding_window", 4096),
+        "attn_logit_softcapping": model.number("attn_logit_softcapping", 50.0),
+        "final_logit_softcapping": model.number("final_logit_softcapping", 30.0),
+    }
+
+
 def _gpt2(model: Model) -> dict[str, Any]:
     return {
         "model_type": "gpt2",
@@ -365,6 +390,19 @@ def _bert(model: Model) -> dict[str, Any]:
     }
 
 
+GEMMA_BLOCK = {
+    **GATED,
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+GEMMA_GAINS = dict.fromkeys(
+    [
+        *("attn_norm.weight", "ffn_norm.weight", "post_attention_norm.weight", "post_ffw_norm.weight"),
+        *("attn_q_norm.weight", "attn_k_norm.weight", "output_norm.weight"),
+    ],
+    _without_one,
+)
 ARCHITECTURES = {
     "llama": Architecture(
         _llama,
@@ -379,24 +417,9 @@ ARCHITECTURES = {
     ),
     "qwen2": Architecture(_qwen2, OUTSIDE, GATED),
     "qwen3": Architecture(_qwen3, OUTSIDE, {**GATED, **HEAD_NORMS}),
-    "gemma3": Architecture(
-        _gemma3,
-        OUTSIDE,
-        {
-            **GATED,
-            **HEAD_NORMS,
-            "post_attention_norm": "post_attention_layernorm",
-            "ffn_norm": "pre_feedforward_layernorm",
-            "post_ffw_norm": "post_feedforward_layernorm",
-        },
-        transforms=dict.fromkeys(
-            [
-                *("attn_norm.weight", "ffn_norm.weight", "post_attention_norm.weight", "post_ffw_norm.weight"),
-                *("attn_q_norm.weight", "attn_k_norm.weight", "output_norm.weight"),
-            ],
-            _without_one,
-        ),
-    ),
+    "gemma": Architecture(_gemma, OUTSIDE, GATED, transforms=GEMMA_GAINS),
+    "gemma2": Architecture(_gemma2, OUTSIDE, GEMMA_BLOCK, transforms=GEMMA_GAINS),
+    "gemma3": Architecture(_gemma3, OUTSIDE, {**GEMMA_BLOCK, **HEAD_NORMS}, transforms=GEMMA_GAINS),
     "gpt2": Architecture(
         _gpt2,
         {

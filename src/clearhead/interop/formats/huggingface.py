@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -18,15 +19,14 @@ from torch import Tensor
 
 from clearhead.errors import RunError
 from clearhead.interop.checkpoint import FORMATS, Checkpoint, Format
+from clearhead.interop.formats.base.lazy import LazyTensors
 from clearhead.interop.tokenizer_files import read_tokenizer
 
 MAX_JSON = 1 << 26  # bytes of a JSON file that is read whole
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-POOLINGS = {  # of sentence-transformers -> ours
-    "pooling_mode_cls_token": "class",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_lasttoken": "last",
-}
+POOLINGS = {"cls": "class", "mean": "mean", "lasttoken": "last", "max": "max"}  # of sentence-transformers -> ours
+DENSE = "sentence_dense"  # of the names of its tensors
+DENSE_ACTIVATIONS = {"Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "SiLU": "silu"}
 
 
 @FORMATS.register("huggingface")
@@ -34,25 +34,29 @@ class HuggingFace(Format):
     """A folder as `save_pretrained` writes it, or as sentence-transformers does."""
 
     def can_read(self, path: Path) -> bool:
-        if not (path / "config.json").is_file() or (path / "config.yaml").exists():
+        body = _body(path)
+        if not (body / "config.json").is_file() or (path / "config.yaml").exists():
             return False
         try:
-            values = read_json(path / "config.json")
+            values = read_json(body / "config.json")
         except RunError:
             return True  # it is said below what is wrong with it
-        return isinstance(values, dict) and bool({"model_type", "architectures"} & values.keys())
+        return isinstance(values, dict) and bool({"model_type", "architectures", "hidden_size"} & values.keys())
 
     def read(self, path: Path) -> Checkpoint:
-        config = read_json(path / "config.json")
+        body = _body(path)
+        config = read_json(body / "config.json")
         if not isinstance(config, dict):
-            raise RunError(f"{path / 'config.json'} is not the configuration of a model")
+            raise RunError(f"{body / 'config.json'} is not the configuration of a model")
+        tensors = open_weights(body)
+        found: Mapping[str, Tensor] = tensors
         if (path / "modules.json").is_file():
-            config["sentence_embedding"] = _sentence_embedding(path)
+            config["sentence_embedding"] = _sentence_embedding(path, body)
+            found = _with_dense(tensors, path)
         for name in ("generation_config", "preprocessor_config"):
-            if (path / f"{name}.json").is_file():
-                config[name] = read_json(path / f"{name}.json")
-        tensors = open_weights(path)
-        return Checkpoint(path, config, tensors, read_tokenizer(path, config), {}, tensors.precision)
+            if (body / f"{name}.json").is_file():
+                config[name] = read_json(body / f"{name}.json")
+        return Checkpoint(body, config, found, read_tokenizer(body, config), {}, tensors.precision)
 
 
 def read_json(path: Path) -> Any:
@@ -65,28 +69,81 @@ def read_json(path: Path) -> Any:
         raise RunError(f"{path} cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
 
 
-def _sentence_embedding(path: Path) -> dict[str, Any]:
-    """How sentence-transformers makes one vector of a text: pooling, and perhaps a length of 1."""
-    pooling, normalise, longest = "mean", False, None
-    for module in read_json(path / "modules.json"):
-        kind, folder = str(module.get("type", "")).rsplit(".", 1)[-1], path / str(module.get("path", ""))
+# --- sentence-transformers ---
+
+
+def _modules(path: Path) -> list[tuple[str, Path]]:
+    """The modules that a text goes through, each with its folder; none for a folder of transformers."""
+    file = path / "modules.json"
+    listed = read_json(file) if file.is_file() else []
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise RunError(f"{file} is not a list of modules")
+    found = [(str(each.get("type", "")).rsplit(".", 1)[-1], str(each.get("path", ""))) for each in listed]
+    if outside := [name for _, name in found if len(Path(name).parts) > 1 or name == ".."]:
+        raise RunError(f"{file} leads out of the folder: {outside[0]}")
+    return [(kind, path / name) for kind, name in found]
+
+
+def _body(path: Path) -> Path:
+    """The folder of the Transformer: the folder itself, or a part of one by sentence-transformers."""
+    try:
+        return next((folder for kind, folder in _modules(path) if kind == "Transformer"), path)
+    except RunError:
+        return path  # it is said when it is read
+
+
+def _sentence_embedding(path: Path, body: Path) -> dict[str, Any]:
+    """How sentence-transformers makes one vector of a text: pooling, perhaps a dense layer, and a length of 1."""
+    found: dict[str, Any] = {"pooling": "mean", "normalise": False, "dense": None}
+    for kind, folder in _modules(path):
         if kind == "Pooling":
-            values = read_json(folder / "config.json")
-            chosen = [ours for theirs, ours in POOLINGS.items() if values.get(theirs)]
-            if len(chosen) != 1 or any(value is True for name, value in values.items() if _other_pooling(name)):
-                raise RunError(f"{folder / 'config.json'} has a pooling that Clearhead cannot import")
-            pooling = chosen[0]
+            found["pooling"] = _pooling(folder / "config.json")
         elif kind == "Normalize":
-            normalise = True
+            found["normalise"] = True
+        elif kind == "Dense" and found["dense"] is None and not found["normalise"]:
+            found["dense"] = _dense_activation(folder / "config.json")
         elif kind != "Transformer":
             raise RunError(f"{path / 'modules.json'} has a module {kind}, which Clearhead cannot import")
-    if (path / "sentence_bert_config.json").is_file():
-        longest = read_json(path / "sentence_bert_config.json").get("max_seq_length")
-    return {"pooling": pooling, "normalise": normalise, "max_length": longest}
+    settings = body / "sentence_bert_config.json"
+    values = read_json(settings) if settings.is_file() else {}
+    usual = body / "tokenizer_config.json"
+    longest = values.get("max_seq_length") or (read_json(usual) if usual.is_file() else {}).get("model_max_length")
+    return {**found, "max_length": longest, "lowercase": bool(values.get("do_lower_case", False))}
 
 
-def _other_pooling(name: str) -> bool:
-    return name.startswith("pooling_mode_") and name not in POOLINGS
+def _pooling(file: Path) -> str:
+    """Our name of a pooling; files of today name one, and older ones have a switch for each."""
+    values = read_json(file)
+    old = {
+        name.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
+        for name, value in values.items()
+        if name.startswith("pooling_mode_") and value is True
+    }
+    given = values.get("pooling_mode", sorted(old))
+    chosen = given if isinstance(given, list) else [given]
+    if len(chosen) != 1 or chosen[0] not in POOLINGS:
+        raise RunError(f"{file} has the pooling {', '.join(map(str, chosen))}; Clearhead has {', '.join(POOLINGS)}")
+    return POOLINGS[chosen[0]]
+
+
+def _dense_activation(file: Path) -> str:
+    """Our name of the activation of a dense layer after the pooling."""
+    name = str(read_json(file).get("activation_function", "torch.nn.Tanh")).rsplit(".", 1)[-1]
+    if name not in DENSE_ACTIVATIONS:
+        raise RunError(f"{file} has the activation {name}, which Clearhead cannot import")
+    return DENSE_ACTIVATIONS[name]
+
+
+def _with_dense(tensors: Weights, path: Path) -> Mapping[str, Tensor]:
+    """The tensors of the Transformer and, under `sentence_dense`, those of a dense layer after the pooling."""
+    dense = next((folder for kind, folder in _modules(path) if kind == "Dense"), None)
+    if dense is None:
+        return tensors
+    more = open_weights(dense)
+    return LazyTensors(
+        {name: partial(tensors.__getitem__, name) for name in tensors}
+        | {f"{DENSE}.{name}": partial(more.__getitem__, name) for name in more}
+    )
 
 
 # --- weights ---

@@ -8,6 +8,7 @@ for any other file write {"num_heads": 3} into config.json.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -202,6 +203,15 @@ def _config(tensors: Mapping[str, Tensor], settings: Mapping[str, Any], patch: i
         "num_channels": channels,
         "qkv_bias": "blocks.0.attn.qkv.bias" in tensors,
         "id2label": {str(index): name for index, name in enumerate(names)},
-        "image_mean": list(pretrained.get("mean", GREY)),
-        "image_std": list(pretrained.get("std", GREY)),
+        "preprocessor_config": _preprocessor(pretrained, side * patch),
     }
+
+
+def _preprocessor(pretrained: dict[str, Any], size: int) -> dict[str, Any]:
+    """How its images were scaled and normalised, as Hugging Face would say it."""
+    found = {"image_mean": list(pretrained.get("mean", GREY)), "image_std": list(pretrained.get("std", GREY))}
+    if "crop_pct" not in pretrained:
+        return found
+    edge = math.floor(size / float(pretrained["crop_pct"]))
+    method = 2 if pretrained.get("interpolation") == "bilinear" else 3  # Pillow's bilinear or bicubic
+    return {**found, "do_center_crop": True, "size": {"shortest_edge": edge}, "resample": method}

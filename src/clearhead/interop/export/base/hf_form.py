@@ -397,6 +397,8 @@ def _t5_attention(name: str, attention: Any) -> Tensors:
 def _bert(model: Predictor) -> HfForm:
     network: Any = model.network
     body: Any = getattr(network, "encoder", network)  # a masked language model is its own body
+    if model.task != "masked_lm" and model.config.model.output_transform is not None:
+        raise RunError(f"{model.name} has a dense layer with a norm before its output, which a BERT {model.task} lacks")
     heads = {"classify": "ForSequenceClassification", "tag": "ForTokenClassification", "masked_lm": "ForMaskedLM"}
     head = heads.get(model.task, "Model")
     prefix = "bert." if head != "Model" else ""
@@ -451,7 +453,12 @@ def _labels(model: Predictor) -> dict[str, Any]:
     if not model.meta.labels:
         return {}
     numbered = list(enumerate(model.meta.labels))
-    return {"id2label": {str(i): name for i, name in numbered}, "label2id": {name: i for i, name in numbered}}
+    several = getattr(model.config.model, "several", False)
+    return {
+        "id2label": {str(i): name for i, name in numbered},
+        "label2id": {name: i for i, name in numbered},
+        **({"problem_type": "multi_label_classification"} if several else {}),
+    }
 
 
 def _vit(model: Predictor) -> HfForm:
@@ -557,7 +564,7 @@ TARGETS = (
         {"norm": ("layer",), "feed_forward": PLAIN, "placement": ("after",), "positions": ("learned",)}
         | {"embedding_norm": (True,), "pool": ("class", "mean"), **WHOLE_HEADS},
         frozenset({"segments", "separator", "output_bias", "output_transform", "pool_transform", "unit_length"})
-        | frozenset({"labelled_piece"}),
+        | frozenset({"labelled_piece", "several"}),
         _bert,
     ),
     Target(

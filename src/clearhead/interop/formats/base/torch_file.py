@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.data.archives import BROKEN
 from clearhead.errors import RunError
 
 MAX_CONFIG = 1 << 20  # bytes of a config.json
@@ -37,7 +38,7 @@ def load_torch(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except pickle.UnpicklingError:
         raise RunError(f"{path} holds Python objects that could run code; save only its state_dict()") from None
-    except (RuntimeError, zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError, TypeError) as problem:
+    except (*BROKEN, OSError, TypeError, AttributeError, IndexError, AssertionError) as problem:
         reason = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
         raise RunError(f"{path} is damaged or not a file of torch.save: {reason}") from None
 
