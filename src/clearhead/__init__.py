@@ -12,6 +12,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -87,6 +90,7 @@ def load(
     int8: bool = False,
     *,
     quantise: str | None = None,
+    cache_type: str | None = None,
     model: object = None,
     tokenizer: object = None,
 ) -> Model:
@@ -94,12 +98,14 @@ def load(
 
     `engine` computes the steps of generation: auto, torch, compiled, exact or ct2. With `quantise` its weights are
     rounded to q8 (also `int8`) or, of a language model, to q4, for less memory and time and a little less quality.
+    `cache_type` is how a language model with such weights keeps the keys and values of a text: f16, f32 or int8.
     A network or a tokenizer of your own class, with which the model was trained, is given again.
     """
-    from clearhead.tasks.base import predictor
-    from clearhead.tasks.base.own import Own
+    with _without_garbage_collection():
+        from clearhead.tasks.base import predictor
+        from clearhead.tasks.base.own import Own
 
-    return predictor.load(path, engine, int8, Own.of(model, tokenizer), quantise)  # type: ignore[return-value]
+        return predictor.load(path, engine, int8, Own.of(model, tokenizer), quantise, cache_type)  # type: ignore[return-value]
 
 
 def train(
@@ -125,15 +131,28 @@ def train(
     return api.train(task, data, out, size=size, callbacks=callbacks, progress=progress, **own, **settings)  # type: ignore[return-value]
 
 
-def evaluate(
-    run: str | Path, data: str | Path | None = None, *, model: object = None, tokenizer: object = None
-) -> Detailed:
-    """The scores of a model on its validation part, or on all of another dataset."""
+def evaluate(run: str | Path, data: Any = None, *, model: object = None, tokenizer: object = None) -> Detailed:
+    """The scores of a model on its validation part, or on all of another dataset: all that `train` takes as data."""
     from clearhead.run import find
     from clearhead.tasks.base.own import Own
     from clearhead.train import evaluate as evaluation
 
-    return evaluation.evaluate(find(run), None if data is None else str(data), own=Own.of(model, tokenizer))
+    return evaluation.evaluate(find(run), data, own=Own.of(model, tokenizer))
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """For imports and loading: what they make stays, and to search it for garbage takes as long as a translation."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            if not gc.get_freeze_count():  # else the program has frozen objects, which stay so
+                gc.freeze()
+                gc.unfreeze()  # all objects are in the oldest generation now: the next collection passes over them
+            gc.enable()
 
 
 def __getattr__(name: str) -> Any:

@@ -65,6 +65,15 @@ class DataConfig(Section):
     image_size: int | None = Field(
         None, ge=1, description="side of the centre square that images are scaled to; none = as they are if all equal"
     )
+    image_fit: Literal["cut", "stretch"] = Field("cut", description="cut the centre of an image, or distort it")
+    image_edge: int | None = Field(
+        None,
+        ge=1,
+        description="shorter side that images are scaled to before the cut; none = image_size",
+    )
+    image_filter: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = Field(
+        "bicubic", description="how pixels are computed when an image is scaled"
+    )
 
 
 class TrainConfig(Section):

@@ -38,11 +38,15 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, package: str = ""):
         self.kind, self.package = kind, package
         self._things: dict[str, T] = {}
+        self._builtin: list[str] = []
 
     def register(self, name: str) -> Callable[[T], T]:
         """Decorate a class or function to give it a name; the last one of a name counts."""
+        caller = str(sys._getframe(1).f_globals.get("__name__"))
 
         def add(thing: T) -> T:
+            if caller.startswith("clearhead.") and name not in self._builtin:
+                self._builtin.append(name)
             self._things[name] = thing
             return thing
 
@@ -65,7 +69,7 @@ class Registry(Generic[T]):
 
     def builtin(self) -> list[str]:
         """The names of this package; nothing is imported to know them."""
-        return self._modules() if self.package else list(self._things)
+        return self._modules() if self.package else list(self._builtin)
 
     def names(self) -> list[str]:
         """All names, this package's first."""

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 BUNDLED = Path(__file__).parent / "bundled"  # the run directories that come with the package
 FORMAT = "clearhead 1"
-NOT_SCORES = ("step", "part", "loss", "sample")  # keys of an evaluation in metrics.jsonl
+NOT_SCORES = ("step", "part", "loss", "sample", "confusion")  # keys of an evaluation in metrics.jsonl
 DATA = "data"  # the folder of a run that holds data which was given as Python objects
 MAX_TEXT = 1 << 22  # bytes of config.yaml or card.md
 MAX_SIZE = 1 << 31  # no size of a model reaches this

@@ -41,7 +41,7 @@ def test_pictures_are_many_small_and_balanced(images: tuple[Picture, ...]) -> No
 def test_pictures_are_always_the_same_and_quick(images: tuple[Picture, ...]) -> None:
     start = time.process_time()
     again = pictures.images()
-    assert time.process_time() - start < 6, "should take one second, more on a busy machine"
+    assert time.process_time() - start < 20, "should take one second; more on a slow machine or while it is traced"
     assert all(np.array_equal(pixels(one), pixels(two)) for one, two in zip(images, again, strict=True))
 
 
@@ -186,4 +186,4 @@ def test_texts_are_read_quickly() -> None:
     start = time.process_time()
     for kind in ("pairs", "text", "labelled", "tagged"):
         builtin._READERS[kind]()
-    assert time.process_time() - start < 2, "should take a third of a second, more on a busy machine"
+    assert time.process_time() - start < 10, "should take a third of a second; more on a slow machine"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -140,42 +141,56 @@ def test_builtin_and_aligned_files_are_as_the_user_says() -> None:
 
 # Opening files
 
+# One process for all cases: an audit hook cannot be taken away again.
 OPENS = """
-import sys
+import json, os, sys
 from collections import Counter
 from clearhead.data import read
 
 opened = Counter()
 sys.addaudithook(lambda event, arguments: opened.update([str(arguments[0])] * (event == "open")))
-dataset = read(sys.argv[1], kind=None if sys.argv[2] == "-" else sys.argv[2])
-first = next(iter(dataset.train))
-print(opened[sys.argv[3]])
+for folder, path, kind, file in json.load(sys.stdin):
+    os.chdir(folder)
+    opened.clear()
+    next(iter(read(path, kind=kind).train))
+    print(opened[file])
 """
+FILES = [
+    ("a.tsv", "a.tsv", "a dog\tun perro\na cat\tun gato\n", "pairs", 2),
+    ("a.tsv.gz", "a.tsv.gz", gzip.compress(b"a dog\tun perro\na cat\tun gato\n", mtime=0), "pairs", 2),
+    ("a.csv", "a.csv", "en,es\na dog,un perro\na cat,un gato\n", "pairs", 2),
+    ("a.jsonl", "a.jsonl", '{"en": "a", "de": "b"}\n{"en": "c", "de": "d"}\n', "pairs", 2),
+    ("d", "d/train.tsv", "a dog\tun perro\na cat\tun gato\n", "pairs", 2),
+    ("a.csv", "a.csv", "text,label\nfine,1\nbad,0\n", "labelled", 2),
+    ("a.txt", "a.txt", "0 why ?\n1 who ?\n0 how ?\n1 when ?\n", "labelled", 2),
+    ("a.conll", "a.conll", "EU ORG\nis O\n\nit O\n\nis O\n", "tagged", 2),
+    ("a.txt", "a.txt", "a long story\nin two lines\n", "text", 3),  # seen, counted, then read
+]
+OPENED = [(number, given) for number in range(len(FILES)) for given in (False, True)]
 
 
-@pytest.mark.parametrize("kind", ["-", "given"])
-@pytest.mark.parametrize(
-    ("path", "file", "content", "found", "most"),
-    [
-        ("a.tsv", "a.tsv", "a dog\tun perro\na cat\tun gato\n", "pairs", 2),
-        ("a.tsv.gz", "a.tsv.gz", gzip.compress(b"a dog\tun perro\na cat\tun gato\n", mtime=0), "pairs", 2),
-        ("a.csv", "a.csv", "en,es\na dog,un perro\na cat,un gato\n", "pairs", 2),
-        ("a.jsonl", "a.jsonl", '{"en": "a", "de": "b"}\n{"en": "c", "de": "d"}\n', "pairs", 2),
-        ("d", "d/train.tsv", "a dog\tun perro\na cat\tun gato\n", "pairs", 2),
-        ("a.csv", "a.csv", "text,label\nfine,1\nbad,0\n", "labelled", 2),
-        ("a.txt", "a.txt", "0 why ?\n1 who ?\n0 how ?\n1 when ?\n", "labelled", 2),
-        ("a.conll", "a.conll", "EU ORG\nis O\n\nit O\n\nis O\n", "tagged", 2),
-        ("a.txt", "a.txt", "a long story\nin two lines\n", "text", 3),  # seen, counted, then read
-    ],
-)
-def test_a_file_is_opened_at_most_twice_before_its_examples_come(
-    tmp_path: Path, path: str, file: str, content: str | bytes, found: str, most: int, kind: str
-) -> None:
-    put(tmp_path / file, content)
-    words = [sys.executable, "-c", OPENS, path, found if kind == "given" else "-", file]
+@pytest.fixture(scope="module")
+def times_opened(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[int, bool], int]:
+    """How often each file is opened, by its place in the list and whether the kind was given."""
+    cases = []
+    for number, given in OPENED:
+        path, file, content, kind, _ = FILES[number]
+        folder = tmp_path_factory.mktemp("opened")
+        put(folder / file, content)
+        cases.append((str(folder), path, kind if given else None, file))
     environment = {**os.environ, "PYTHONPATH": str(Path(clearhead.__file__).parents[1])}
-    done = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
-    assert 1 <= int(done.stdout) <= most
+    words = [sys.executable, "-c", OPENS]
+    done = subprocess.run(
+        words, input=json.dumps(cases), env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return dict(zip(OPENED, map(int, done.stdout.split()), strict=True))
+
+
+@pytest.mark.parametrize(("number", "given"), OPENED)
+def test_a_file_is_opened_at_most_twice_before_its_examples_come(
+    times_opened: dict[tuple[int, bool], int], number: int, given: bool
+) -> None:
+    assert 1 <= times_opened[number, given] <= FILES[number][-1]
 
 
 # Texts joined by +

@@ -108,7 +108,8 @@ def test_builtin_is_split_like_any_other_data(monkeypatch: pytest.MonkeyPatch) -
     ("name", "content", "sentence"),
     [
         ("a.csv", "text\nonly\none\n", "has one column"),
-        ("a.json", '[\n{"en": "a"}\n]\n', "line 1: is not valid JSON"),
+        ("a.json", '[\n{"en": "a"}\n]\n', "has one column"),
+        ("a.json", '[\n{"en": "a"\n', "line 3: is not valid JSON"),
         ("a.txt", "", "is empty"),
         ("a.txt", "x" * 1_500_000, r"line 1: is 1\.5 MB long.*--kind text \(data\.kind=text\)"),
     ],
@@ -210,9 +211,15 @@ RECORDED: dict[str, tuple[dict[str, str], str, str]] = {
     ),
     "arrays beside class folders": ({"x.npz": "x", "cat/a.png": "x"}, "images", "pictures as arrays, x.npz"),
     "class folders beside a table": (
-        {"cat/a.png": "x", "train.tsv": PAIRS},
+        {"cat/a.png": "x", "dog/b.png": "x", "train.tsv": PAIRS},
         "images",
-        "pictures in one folder for each of 1 classes",
+        "pictures in one folder for each of 2 classes",
+    ),
+    "one folder of pictures beside a table": (
+        {"images/a.png": "x", "train.tsv": PAIRS},
+        "error",
+        "has all pictures in one folder, and a table train.tsv whose labels are not read; put the pictures of each "
+        "class in a folder named after it",
     ),
     "pictures beside a table": (
         {"a.png": "x", "train.tsv": PAIRS},

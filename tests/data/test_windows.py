@@ -232,8 +232,8 @@ def peak_memory(megabytes: int, kind: str, folder: Path) -> float:
 
 @pytest.mark.parametrize("kind", ["char", "bytes"])
 def test_memory_does_not_grow_with_the_text(kind: str, tmp_path: Path) -> None:
-    small, large = peak_memory(1, kind, tmp_path), peak_memory(11, kind, tmp_path)
-    assert large < small + 50
+    small, large = peak_memory(1, kind, tmp_path), peak_memory(7, kind, tmp_path)
+    assert large < small + 30
 
 
 @pytest.mark.slow

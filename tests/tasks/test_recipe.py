@@ -16,6 +16,7 @@ from clearhead.tasks.base import recipe
 from clearhead.tasks.base.recipe import Budget, DataFacts, choose
 from clearhead.tasks.base.task import Workspace
 from clearhead.train.loop import Callbacks
+from clearhead.train.presets import preset_settings
 from clearhead.train.start import data_notes, plan_training, run_training
 
 AMOUNTS = [10, 997, 19_997, 1_000_003]
@@ -148,3 +149,28 @@ def test_faults_are_listed_up_to_a_limit() -> None:
     tagged: Dataset[Tagged] = Dataset("tagged", [Tagged(("a",), ("X",))] * 2, [], "t")
     assert [note.split(" × ")[1] for note in data_notes(tagged)] == ["only one class (X)", "repeated sentences"]
     assert not list(data_notes(Dataset("labelled", [Labelled("a", "x"), Labelled("b", "y")] * 1, [], "t")))[2:]
+
+
+def test_few_texts_are_read_with_features_of_their_words() -> None:
+    made, budget = TASKS["classify"].recipe, Budget(1, 1)
+    few = made(DataFacts(5003, "texts", 53.0, word=5.1), budget)
+    assert (few["model.features"], few["model.ngrams"]) == (16384, 3)
+    assert "model.features" not in made(DataFacts(20_011, "texts", 53.0, word=5.1), budget)
+    assert "model.features" not in made(DataFacts(5003, "texts", 53.0, word=17.0), budget)  # without spaces
+
+
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_a_preset_of_other_programs_has_no_features(task: str) -> None:
+    given = preset_settings("bert", task)
+    names = [each.partition("=")[0] for each in given]
+    config = override_config(default_config(task), given)
+    chosen, note = choose(config, DataFacts(503, "texts", 53.0, word=5.1), names, None)
+    assert (chosen.model.features, chosen.model.ngrams) == (0, 1)
+    assert "model.features" not in note
+
+
+def test_short_texts_without_spaces_are_read_as_pieces() -> None:
+    """A Chinese text of nine characters would be one word, which no other text has."""
+    words = [Labelled(f"这部电影很好看{number}", "ab"[number % 2]) for number in range(40)]
+    facts = TASKS["classify"].facts(Dataset("labelled", words, words[:3], "test"))
+    assert "tokenizer.kind" not in TASKS["classify"].recipe(facts, Budget(1, 1))

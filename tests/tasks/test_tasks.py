@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from clearhead.errors import ConfigError, DataError, RunError
 from clearhead.tasks import default_config, override_config
 from clearhead.train.start import run_training
 
+Runs = Callable[[str], Path]
 SMALL = ["model.dim=32", "model.heads=2", "model.layers=1", "train.evaluate_every=100", "train.learning_rate=0.003"]
 RUNS: dict[str, tuple[str, list[str]]] = {
     "translate": ("translate", [*SMALL, "tokenizer.size=400"]),
@@ -51,9 +54,16 @@ def trained(name: str, tmp_path: Path, *more: str) -> Path:
     return tmp_path / "run"
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Each is trained once, by the first test that asks for it."""
+    folder = tmp_path_factory.mktemp("runs")
+    return cache(lambda name: trained(name, folder / name))
+
+
 @pytest.mark.parametrize("name", RUNS)
-def test_a_task_learns_and_leaves_a_whole_run(name: str, tmp_path: Path) -> None:
-    run = trained(name, tmp_path)
+def test_a_task_learns_and_leaves_a_whole_run(name: str, runs: Runs) -> None:
+    run = runs(name)
     losses = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     train = [line["loss"] for line in losses if line["part"] == "train"]
     assert len(train) == 25
@@ -67,12 +77,12 @@ def names(run: Path) -> list[str]:
     return [path.name for path in run.iterdir()]
 
 
-def use(name: str, tmp_path: Path) -> Any:
-    return clearhead.load(trained(name, tmp_path))
+def use(name: str, runs: Runs) -> Any:
+    return clearhead.load(runs(name))
 
 
-def test_a_translator_translates_one_or_many(tmp_path: Path) -> None:
-    model = use("translate", tmp_path)
+def test_a_translator_translates_one_or_many(runs: Runs) -> None:
+    model = use("translate", runs)
     one, many = model.translate("we are eating bread"), model.translate(["we are eating bread", "she reads", ""])
     assert isinstance(one, str)
     assert many[0] == one
@@ -84,8 +94,8 @@ def test_a_translator_translates_one_or_many(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["lm", "lm rnn"])
-def test_a_language_model_writes_the_same_streamed_and_whole(name: str, tmp_path: Path) -> None:
-    model = use(name, tmp_path)
+def test_a_language_model_writes_the_same_streamed_and_whole(name: str, runs: Runs) -> None:
+    model = use(name, runs)
     whole = model.generate("The ", max_tokens=20, seed=3)
     assert whole.startswith("The ")
     assert "The " + "".join(model.generate("The ", max_tokens=20, seed=3, stream=True)) == whole
@@ -94,21 +104,21 @@ def test_a_language_model_writes_the_same_streamed_and_whole(name: str, tmp_path
     assert len(model.tokenizer.encode(searched)) > len(model.tokenizer.encode("The "))
 
 
-def test_a_classifier_gives_a_label_and_probabilities(tmp_path: Path) -> None:
-    found = use("classify", tmp_path).classify(["a warm, funny film", "dull"])
+def test_a_classifier_gives_a_label_and_probabilities(runs: Runs) -> None:
+    found = use("classify", runs).classify(["a warm, funny film", "dull"])
     assert [each.label in each.probabilities for each in found] == [True, True]
     assert sum(found[0].probabilities.values()) == pytest.approx(1, abs=1e-5)
 
 
-def test_images_are_classified_and_described(tmp_path: Path) -> None:
+def test_images_are_classified_and_described(runs: Runs) -> None:
     picture = builtin.examples("images")[0].image
-    found = use("vision", tmp_path / "a").classify(picture)
+    found = use("vision", runs).classify(picture)
     assert max(found.probabilities, key=found.probabilities.__getitem__) == found.label
-    assert isinstance(use("caption", tmp_path / "b").caption(builtin.examples("captions")[0].image), str)
+    assert isinstance(use("caption", runs).caption(builtin.examples("captions")[0].image), str)
 
 
-def test_words_are_tagged_one_text_or_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model = use("tag", tmp_path)
+def test_words_are_tagged_one_text_or_many(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
+    model = use("tag", runs)
     found = model.tag("the dog barks")
     assert [word for word, _ in found] == ["the", "dog", "barks"]
     assert model.tag(["the dog barks", "", "a cat"]) == [found, [], model.tag("a cat")]

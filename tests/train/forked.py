@@ -1,6 +1,6 @@
 """`python forked.py PROCESSES PORT SCRIPT ARG …`: the processes of torchrun, forked from one that has imported torch.
 
-Importing torch is most of the time of a small run. Restarts need torchrun itself.
+Restarts need torchrun itself.
 """
 
 from __future__ import annotations
@@ -9,25 +9,10 @@ import os
 import runpy
 import sys
 import traceback
-from importlib import import_module
-
-# The trainer, and what torch imports in the first step of an optimizer.
-IMPORTED = (
-    "clearhead.train.start",
-    "clearhead.train.sharded",
-    "clearhead.tasks.translate",
-    "sacrebleu",
-    "torch.distributed.checkpoint",
-    "torch.distributed.fsdp",
-    "torch._dynamo",
-    "rich.progress",
-)
 
 
 def main() -> None:
     """Run the script in each process; fail if one has failed."""
-    for name in IMPORTED:
-        import_module(name)
     processes, port, script = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     sys.argv = sys.argv[3:]
     children = [fork(script, rank, processes, port) for rank in range(processes)]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests.ports import free_port
 
 from clearhead.config import AnyConfig, dump
 from clearhead.files import read_tensors
@@ -49,20 +48,21 @@ def written(config: AnyConfig, path: Path) -> Path:
 
 
 def together(
-    tmp_path: Path, script: str, *arguments: object, restarts: int = 0, processes: int = 2
+    python: Path, tmp_path: Path, script: str, *arguments: object, restarts: int = 0, processes: int = 2
 ) -> subprocess.CompletedProcess[str]:
-    """Some processes of a script: under torchrun where they are restarted, else forked, which is faster."""
+    """Some processes of a script: under torchrun where they are restarted, else forked, which is faster.
+
+    `python` starts at once, as that of `commands_folder` does.
+    """
     worker = tmp_path / "worker.py"
     worker.write_text(script, encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     if restarts:
         options = ["--nproc-per-node", str(processes), "--master-port", port, "--max-restarts", str(restarts)]
-        launch = ["-m", "torch.distributed.run", *options]
+        launch = ["-m", "torch.distributed.run", *options, "--no-python", str(python)]
     else:
         launch = [str(Path(__file__).with_name("forked.py")), str(processes), port]
-    command = [sys.executable, *launch, str(worker), *map(str, arguments)]
+    command = [str(python), *launch, str(worker), *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr

@@ -13,6 +13,7 @@ import clearhead
 from clearhead.errors import ConfigError, DataError
 from clearhead.run import Run
 from clearhead.tasks import run_config
+from clearhead.train import evaluate as evaluation
 from clearhead.train.loop import Callbacks
 from clearhead.train.start import resume
 
@@ -110,3 +111,26 @@ def test_a_mistake_in_the_settings_is_one_sentence(tmp_path: Path) -> None:
         clearhead.train("lm", data="builtin", out=tmp_path / "run", lern=3)
     with pytest.raises(ConfigError, match=r"ambiguous setting kind: is the name of tokenizer\.kind and data\.kind"):
         clearhead.train("lm", data="builtin", out=tmp_path / "run", kind="char")
+
+
+def test_python_data_is_evaluated_like_a_file(tmp_path: Path) -> None:
+    rows = [(f"{'good' if i % 2 else 'bad'} film {i}", "pos" if i % 2 else "neg") for i in range(41)]
+    clearhead.train("classify", data=rows, out=tmp_path / "run", **TINY)
+    table = tmp_path / "rows.csv"
+    table.write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows), encoding="utf-8")
+    expected = clearhead.evaluate(tmp_path / "run", table)
+    dicts = ({"text": text, "label": label} for text, label in rows)
+    for data in (rows, dicts, {"train": rows[:30], "validation": rows[30:]}):
+        found = clearhead.evaluate(tmp_path / "run", data)
+        assert found.scores == expected.scores
+        assert found.loss == pytest.approx(expected.loss, abs=1e-6)
+
+
+def test_an_evaluation_says_which_side_is_which(tmp_path: Path) -> None:
+    pairs = [(f"a {i} b", f"b {i} a") for i in range(41)]
+    clearhead.train("translate", data=pairs, out=tmp_path / "run", **TINY)
+    for side, language in enumerate(("en", "de")):
+        (tmp_path / f"c.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs[:3]), encoding="utf-8")
+    notes: list[str] = []
+    evaluation.evaluate(tmp_path / "run", f"{tmp_path / 'c.en'},{tmp_path / 'c.de'}", notes.append)
+    assert notes[0].endswith(": the source is c.en, the target c.de")

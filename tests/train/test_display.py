@@ -14,6 +14,8 @@ from rich.console import Console
 
 import clearhead
 from clearhead.errors import ConfigError
+from clearhead.run import Run
+from clearhead.tasks import default_config
 from clearhead.tasks.base.task import Workspace
 from clearhead.train import board, display
 from clearhead.train.display import Display
@@ -163,3 +165,26 @@ def test_a_board_that_is_not_installed_is_refused_before_training(monkeypatch: p
 def test_no_board_is_no_board() -> None:
     clearhead.train("classify", data=LABELLED, out="run", progress=False, board="none", **TINY)
     assert not Path("run/events").exists()
+
+
+@pytest.mark.parametrize(("steps", "where"), [(0, "before the first step"), (1234, "after step 1,234, which is saved")])
+def test_who_interrupts_is_told_how_to_continue(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: int, where: str
+) -> None:
+    monkeypatch.setattr(board, "find_spec", lambda _name: None)
+
+    Run.create(Path("run"), default_config("classify"))
+
+    def train(silent: bool) -> None:
+        with Display(Path("run"), silent=silent) as callbacks:
+            if steps:
+                callbacks.on_step(Step(steps, 2.5, 0.1, 100, 0.5), Progress(5000, None))
+            raise KeyboardInterrupt
+
+    def interrupted(silent: bool) -> str:
+        with pytest.raises(KeyboardInterrupt):
+            train(silent)
+        return capsys.readouterr().err
+
+    assert f"stopped {where}; continue with: clearhead resume run\n" in interrupted(silent=False)
+    assert interrupted(silent=True) == ""

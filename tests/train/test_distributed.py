@@ -48,12 +48,12 @@ main()
 """
 
 
-def check_both_ways(config: AnyConfig, tmp_path: Path) -> None:
+def check_both_ways(config: AnyConfig, tmp_path: Path, commands_folder: Path) -> None:
     """From the beginning, from one process to two, and from two to one."""
     one, two = tmp_path / "one", tmp_path / "two"
     run_training(config, one, "test")
     one_then_two = stopped_at(4, one, tmp_path / "one then two", config)
-    together(tmp_path, WORKER, written(config, tmp_path / "recipe.yaml"), two, one_then_two)
+    together(commands_folder / "python", tmp_path, WORKER, written(config, tmp_path / "recipe.yaml"), two, one_then_two)
     assert_alike(two, one)
     assert_alike(one_then_two, one)
     two_then_one = stopped_at(8, two, tmp_path / "two then one", config)
@@ -62,14 +62,18 @@ def check_both_ways(config: AnyConfig, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_processes_equal_one_and_resume_from_each_other(tmp_path: Path, strategy: str) -> None:
-    check_both_ways(make_config(tmp_path, "translate", f"train.strategy={strategy}"), tmp_path)
+def test_two_processes_equal_one_and_resume_from_each_other(
+    tmp_path: Path, commands_folder: Path, strategy: str
+) -> None:
+    check_both_ways(make_config(tmp_path, "translate", f"train.strategy={strategy}"), tmp_path, commands_folder)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize("more", [("model.objective=masked",), ("model.architecture=rnn",), ("model.tied=false",)])
-def test_two_processes_equal_one_for_language_models(tmp_path: Path, strategy: str, more: tuple[str, ...]) -> None:
+def test_two_processes_equal_one_for_language_models(
+    tmp_path: Path, commands_folder: Path, strategy: str, more: tuple[str, ...]
+) -> None:
     settings = (
         "data.kind=text",
         "tokenizer.kind=char",
@@ -77,7 +81,7 @@ def test_two_processes_equal_one_for_language_models(tmp_path: Path, strategy: s
         "model.length=20",
         f"train.strategy={strategy}",
     )
-    check_both_ways(make_config(tmp_path, "lm", *settings, *more), tmp_path)
+    check_both_ways(make_config(tmp_path, "lm", *settings, *more), tmp_path, commands_folder)
 
 
 # Begin with the first recipe and stop in the middle, as a kill would; then go on with the runs.
@@ -105,18 +109,18 @@ distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=pytest.mark.slow)])
-def test_shards_of_two_go_on_with_three_and_then_one(tmp_path: Path, optimizer: str) -> None:
+def test_shards_of_two_go_on_with_three_and_then_one(tmp_path: Path, commands_folder: Path, optimizer: str) -> None:
     """The width 20 and the vocabulary of 42 are not cut evenly, and of a norm with 20 gains the third has fewer."""
     more = ("train.strategy=fsdp", f"train.optimizer={optimizer}", "model.dim=20", "model.tied=true")
     config, one, run = make_config(tmp_path, "translate", *more), tmp_path / "one", tmp_path / "run"
     run_training(config, one, "test")
     recipe = written(config, tmp_path / "recipe.yaml")
-    together(tmp_path, STOPPED, recipe, run, 5)
+    together(commands_folder / "python", tmp_path, STOPPED, recipe, run, 5)
     first = run / "checkpoints" / "step-00000004"
     assert sorted(path.name for path in first.iterdir()) == ["average", "optimizer", "state.json", "weights"]
     shards = sorted(path.name for path in (first / "weights").iterdir())
     assert shards == [f"shard-{n:05d}-model-00001-of-00001.safetensors" for n in (1, 2)]
-    together(tmp_path, STOPPED, recipe, run, 9, processes=3)
+    together(commands_folder / "python", tmp_path, STOPPED, recipe, run, 9, processes=3)
     times = [json.loads(line)["step"] for line in (run / "times.jsonl").read_text(encoding="utf-8").splitlines()]
     assert times == [1, 2, 3, 4, 5, *range(5, 10)]  # three processes went on from step 4
     sizes = [path.stat().st_size for path in sorted((run / "checkpoints" / "step-00000008" / "weights").iterdir())]
@@ -128,14 +132,18 @@ def test_shards_of_two_go_on_with_three_and_then_one(tmp_path: Path, optimizer: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_muon_in_two_processes(tmp_path: Path, strategy: str) -> None:
-    check_both_ways(make_config(tmp_path, "translate", "train.optimizer=muon", f"train.strategy={strategy}"), tmp_path)
+def test_muon_in_two_processes(tmp_path: Path, commands_folder: Path, strategy: str) -> None:
+    check_both_ways(
+        make_config(tmp_path, "translate", "train.optimizer=muon", f"train.strategy={strategy}"),
+        tmp_path,
+        commands_folder,
+    )
 
 
-def test_a_killed_process_is_restarted_and_the_run_continues(tmp_path: Path) -> None:
+def test_a_killed_process_is_restarted_and_the_run_continues(tmp_path: Path, commands_folder: Path) -> None:
     config, run = make_config(tmp_path, "translate", "model.dropout=0.1"), tmp_path / "run"
     recipe = written(config, tmp_path / "recipe.yaml")
-    done = together(tmp_path, KILLED, "train", recipe, "--out", run, restarts=1)
+    done = together(commands_folder / "python", tmp_path, KILLED, "train", recipe, "--out", run, restarts=1)
     assert [step for part, step in losses(run) if part == "train"] == [*range(1, 11)]
     assert (run / "model.safetensors").is_file()
     assert done.stdout.count("The model is in") == 1  # one process speaks
@@ -168,6 +176,80 @@ def test_a_process_that_is_gone_is_one_sentence_in_the_others(connected: Any, pr
 def test_other_errors_are_not_taken_for_a_lost_process(connected: Any) -> None:
     with pytest.raises(RuntimeError, match="shape 3 is not 5"), connected():
         raise RuntimeError("shape 3 is not 5")
+
+
+def test_a_device_that_processes_cannot_share_is_refused(connected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed_file, "resolve_device", lambda _name: "mps")
+    with (
+        pytest.raises(
+            ConfigError, match=r"train\.device=mps cannot be shared by many processes; use train\.device=cpu"
+        ),
+        connected(),
+    ):
+        pass
+
+
+def test_a_group_that_the_caller_has_made_stays_open(connected: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[None] = []
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: closed.append(None))
+    with connected():
+        pass
+    assert closed == []
+
+
+def test_restarted_processes_do_not_read_the_addresses_of_those_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun's store outlives them; each start has its own names in it."""
+    store, given = torch.distributed.HashStore(), []
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    monkeypatch.setattr(distributed_file, "rendezvous", lambda *_, **__: iter([(store, 1, 3)]))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_, **words: given.append(words))
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    for restarts in (0, 2):
+        with ProcessGroup(rank=1, world_size=3, restarts=restarts)._connected(TrainConfig(device="cpu")):
+            given[-1]["store"].set("address", f"of start {restarts}")
+    assert [(words["rank"], words["world_size"]) for words in given] == [(1, 3)] * 2
+    assert [words["store"].get("address") for words in given] == [b"of start 0", b"of start 2"]
+
+
+def send(monkeypatch: pytest.MonkeyPatch, sent: object) -> None:
+    """What the main process sends to the others."""
+
+    def receive(box: list[object], *_: object) -> None:
+        box[0] = sent
+
+    monkeypatch.setattr(torch.distributed, "broadcast_object_list", receive)
+
+
+def test_an_error_of_the_main_process_is_an_error_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RunError("no room on the disk")
+
+    def never() -> None:
+        raise AssertionError("only the main process works")
+
+    send(monkeypatch, RunError("no room on the disk"))
+    for rank, work in enumerate((refuse, never)):
+        with pytest.raises(RunError, match=r"^no room on the disk$"):
+            ProcessGroup(rank, world_size=2).on_main(work)
+
+
+def test_another_machine_gets_the_settings_unless_it_has_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, run = ProcessGroup(rank=1, world_size=2, same_folder=False), tmp_path / "run"
+    files = {"config.yaml": "task: lm\n", "tokenizer.json": "{}"}
+    send(monkeypatch, files)
+    monkeypatch.setattr(torch.distributed, "barrier", lambda _group: None)
+    assert group.main_first(lambda: sorted(path.name for path in run.iterdir()), run) == sorted(files)
+    group.main_first(lambda: None, run)  # the same ones again
+    assert {path.name: path.read_text(encoding="utf-8") for path in run.iterdir()} == files
+    send(monkeypatch, {**files, "config.yaml": "task: tag\n"})
+    with pytest.raises(
+        ConfigError, match=r"config\.yaml of this machine is of another run than that of the main process"
+    ):
+        group.main_first(lambda: None, run)
+    assert (run / "config.yaml").read_text(encoding="utf-8") == "task: lm\n"
 
 
 def test_batch_norm_is_refused() -> None:
@@ -263,9 +345,9 @@ distributed.destroy_process_group()
 """
 
 
-def test_shards_in_three_processes(tmp_path: Path) -> None:
+def test_shards_in_three_processes(tmp_path: Path, commands_folder: Path) -> None:
     folder = tmp_path / "checkpoints"
     folder.mkdir()
-    together(tmp_path, SHARDED, folder, processes=3)
+    together(commands_folder / "python", tmp_path, SHARDED, folder, processes=3)
     for path in folder.rglob("*"):  # nothing that would have to be unpickled
         assert path.is_dir() or path.suffix in (".safetensors", ".json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from clearhead.run import Run, Sizes
 from clearhead.tasks import default_config, override_config, run_config
 from clearhead.tasks.base.network import build_network, load_network
 from clearhead.train.dry_run import TIMED, estimate, parts_of
-from clearhead.train.loop import Trainer
+from clearhead.train.loop import Step, Trainer
 from clearhead.train.start import run_training
 
 SMALL = ["model.dim=16", "model.heads=2", "model.layers=2", "tokenizer.kind=char", "model.dropout=0", "train.clip=none"]
@@ -37,7 +38,33 @@ def test_the_numbers_are_those_of_the_training(config: AnyConfig, tmp_path: Path
     assert "average" not in found.memory
     assert (found.steps, found.unit, found.per_step) == (2000, "tokens", 200)
     assert found.evaluations == 6
-    assert found.minutes == pytest.approx(2000 * found.seconds_per_step / 60 + found.evaluation_minutes)
+    needed = 2000 * found.seconds_per_step / 60 + found.evaluation_minutes
+    assert found.preparation_minutes > 0
+    assert found.minutes == pytest.approx(found.preparation_minutes + needed)
+    assert estimate(config, reading=600.0).minutes > 10
+
+
+def test_the_last_evaluation_is_as_long_as_it_will_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timed one translates 64 pairs, those in between 200, and the last one all 700, by beam search."""
+    rows = "".join(f"a {number}\tb {number}\n" for number in range(1400))
+    (tmp_path / "p.tsv").write_text(rows, encoding="utf-8")
+    words = [f"data.path={tmp_path / 'p.tsv'}", "data.validation=0.5", *SMALL, "train.evaluations=5"]
+    clock = [0.0]
+    monkeypatch.setattr("clearhead.train.dry_run.time.perf_counter", lambda: clock[0])
+
+    def evaluate(task: Any, *_arguments: Any) -> None:
+        clock[0] += 60 * min(task.max_scored, len(task.held_out.pairs))
+
+    monkeypatch.setattr("clearhead.tasks.translate.Translate.evaluate", evaluate)
+    monkeypatch.setattr(Trainer, "update", fixed_step)
+    found = estimate(override_config(default_config("translate", "tiny"), words))
+    held_out = found.evaluation_minutes - 4 * 200
+    assert held_out == pytest.approx(2 * round(held_out / 2))
+    assert 1200 < held_out < 1600
+
+
+def fixed_step(trainer: Trainer, _batches: object) -> None:
+    trainer.callbacks.on_step(Step(1, 1.0, 1.0, 7, 0.5), trainer.progress)
 
 
 def test_twice_the_batch_keeps_twice_the_activations(config: AnyConfig) -> None:

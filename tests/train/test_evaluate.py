@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from clearhead.data import builtin
 from clearhead.errors import DataError, RunError
+from clearhead.files import read_tensors
 from clearhead.tasks import default_config, override_config
+from clearhead.train.compare import read_record
 from clearhead.train.evaluate import Confusion, evaluate
 from clearhead.train.start import run_training
 
@@ -36,13 +40,20 @@ def trained(task: str, out: Path, *more: str) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Each is trained once, by the first test that asks for it."""
+    folder = tmp_path_factory.mktemp("runs")
+    return cache(lambda task: trained(task, folder / task))
+
+
 def last_measured(run: Path) -> dict[str, float]:
     return json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])
 
 
 @pytest.mark.parametrize("task", RUNS)
-def test_it_finds_again_what_the_training_found(task: str, tmp_path: Path) -> None:
-    run = trained(task, tmp_path / "run")
+def test_it_finds_again_what_the_training_found(task: str, runs: Callable[[str], Path]) -> None:
+    run = runs(task)
     before = sorted(run.rglob("*"))
     found, wanted = evaluate(run), last_measured(run)
     assert found.loss == pytest.approx(wanted["loss"], rel=1e-5)
@@ -53,9 +64,27 @@ def test_it_finds_again_what_the_training_found(task: str, tmp_path: Path) -> No
     assert (found.confusion is not None) == (task in ("classify", "tag", "vision"))
 
 
+def test_a_training_writes_the_norms_and_the_confusion_matrix_as_they_grow(tmp_path: Path) -> None:
+    more = ["train.max_steps=10", "train.evaluate_every=3", "train.average=0", "train.patience=none"]
+    run = trained("classify", tmp_path / "run", *more)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    steps = [line for line in lines if line["part"] == "train"]
+    assert [line["step"] for line in steps if line["gradient_norm"] > 0] == list(range(1, 11))
+    assert [line["step"] for line in steps if "weight_norm" in line] == [10]
+    weights = read_tensors(run / "model.safetensors")[0].values()
+    assert steps[-1]["weight_norm"] == pytest.approx(sum(float(each.square().sum()) for each in weights) ** 0.5)
+    evaluations = [line for line in lines if line["part"] == "validation"]
+    assert [line["step"] for line in evaluations] == [3, 6, 9, 10]
+    for line in evaluations:
+        assert line["confusion"]["labels"] == ["negative", "positive"]
+        (kept, taken), (missed, found) = line["confusion"]["counts"]
+        assert (kept + found) / (kept + taken + missed + found) == pytest.approx(line["accuracy"])
+    assert "confusion" not in read_record(run, "run").scores
+
+
 @pytest.mark.parametrize("task", RUNS)
-def test_other_data_is_used_whole(task: str, tmp_path: Path) -> None:
-    run = trained(task, tmp_path / "run")
+def test_other_data_is_used_whole(task: str, runs: Callable[[str], Path]) -> None:
+    run = runs(task)
     part, everything = evaluate(run), evaluate(run, "builtin")
     assert everything.loss != part.loss
     if task in ("classify", "vision"):

@@ -239,3 +239,14 @@ def test_what_cannot_be_used_is_one_sentence() -> None:
     with pytest.raises(DataError, match="int is not a list, an iterator, a DataFrame or a dataset of examples"):
         train("classify", 7)
     assert not Path("run").exists()
+
+
+def test_a_network_of_ones_own_reads_ids_alone() -> None:
+    """The recipe of `tag` chooses features of words, which such a network knows nothing of."""
+    tagged = [(["a", f"dog{i}"], ["D", "N"]) for i in range(37)]
+    for task, data, network in (
+        ("tag", tagged, lambda sizes: nn.Embedding(sizes.vocabulary, sizes.classes)),
+        ("classify", LABELLED, lambda sizes: BagOfWords(sizes.vocabulary, sizes.classes)),
+    ):
+        clearhead.train(task, data=data, out=task, model=network, progress=False, **STEPS)
+        assert run_config(Run.open(Path(task))).model.features == 0

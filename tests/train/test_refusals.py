@@ -91,3 +91,55 @@ def test_what_is_enough_or_chosen_stays_as_it_is() -> None:
     )
     assert run_config(Run(Path("own"))).data.validation == 0.5
     assert not any("of a score" in note for note in notes)
+
+
+def notes_of(task: str, data: Any, **settings: Any) -> list[str]:
+    """What a training says."""
+    found: list[str] = []
+    clearhead.train(
+        task, data=data, out="run", callbacks=Callbacks(on_note=found.append), progress=False, **TINY, **settings
+    )
+    return found
+
+
+def test_a_column_of_numbers_is_no_label() -> None:
+    rows = [(f"film {i}", f"{i / 97:.4f}") for i in range(97)]
+    with pytest.raises(DataError, match=r"has \d+ different labels in \d+ examples, too many .* data\.target=…$"):
+        clearhead.train("classify", data=rows, out="run", progress=False, **TINY)
+    assert not Path("run").exists()
+
+
+def test_a_label_that_is_nearly_always_right_is_said() -> None:
+    rows = [(f"film {i}", "neg" if i % 30 == 0 else "pos") for i in range(601)]
+    notes = notes_of("classify", {"train": rows, "validation": [(f"{text} more", label) for text, label in rows[:41]]})
+    assert "pos is 95.1% of the validation part: an accuracy of 95.1% is that of always saying so" in notes
+
+
+def test_pairs_with_an_empty_side_are_left_out_and_counted() -> None:
+    pairs = [(f"a {i}", "" if i % 7 == 0 else f"b {i}") for i in range(43)]
+    assert "7 pairs without a text on one side are left out" in notes_of("translate", pairs)
+
+
+def test_missing_values_of_a_data_frame_are_left_out_and_counted() -> None:
+    pandas = pytest.importorskip("pandas")
+    texts = [None if i % 11 == 0 else f"film {i}" for i in range(43)]
+    labels = [float("nan") if i % 13 == 5 else "ab"[i % 2] for i in range(43)]
+    notes = notes_of("classify", pandas.DataFrame({"text": texts, "label": labels}))
+    assert "7 examples without a text or without a label are left out" in notes
+    assert clearhead.load("run").meta.labels == ("a", "b")
+
+
+def test_a_text_shorter_than_a_window_names_the_data_and_the_setting() -> None:
+    Path("short.txt").write_text("a few words\n", encoding="utf-8")
+    with pytest.raises(
+        DataError, match=r"short\.txt: has \d+ tokens to train on, .* or shorten the window \(model\.length\)$"
+    ):
+        clearhead.train("lm", data="short.txt", out="run", progress=False, **TINY)
+    assert not Path("run").exists()
+
+
+def test_a_language_without_spaces_is_scored_by_its_characters() -> None:
+    pairs = [(f"a cat {i}", f"猫が好きです{i}") for i in range(43)]
+    clearhead.train("translate", data=pairs, out="run", progress=False, **TINY)
+    signatures = {score.name: score.signature for score in clearhead.evaluate("run").scores}
+    assert "tok:char" in signatures["BLEU"]

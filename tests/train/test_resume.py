@@ -49,12 +49,16 @@ class StoppedError(Exception):
     """A simulated kill in the middle of a run."""
 
 
+def make_config(folder: Path) -> AnyConfig:
+    pairs = "".join(f"{a} {b} {a}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklmnop")
+    (folder / "pairs.tsv").write_text(pairs, encoding="utf-8")
+    words = [f"data.path={folder / 'pairs.tsv'}", *SETTINGS]
+    return override_config(default_config("translate", "tiny"), words)
+
+
 @pytest.fixture
 def config(tmp_path: Path) -> AnyConfig:
-    pairs = "".join(f"{a} {b} {a}\t{b} {a}\n" for a in "abcdefgh" for b in "ijklmnop")
-    (tmp_path / "pairs.tsv").write_text(pairs, encoding="utf-8")
-    words = [f"data.path={tmp_path / 'pairs.tsv'}", *SETTINGS]
-    return override_config(default_config("translate", "tiny"), words)
+    return make_config(tmp_path)
 
 
 def stopping_at(step: int) -> Callbacks:
@@ -72,10 +76,12 @@ def files(run: Path) -> dict[str, object]:
     return {"weights": {name: t.numpy().tobytes() for name, t in tensors.items()}, "header": header, "metrics": metrics}
 
 
-@pytest.fixture
-def whole(config: AnyConfig, tmp_path: Path) -> dict[str, object]:
-    run_training(config, tmp_path / "whole", "test")
-    return files(tmp_path / "whole")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """The files of a run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    run_training(make_config(folder), folder / "run", "test")
+    return files(folder / "run")
 
 
 @pytest.mark.parametrize("step", [1, 3, 4, 5, 8, 13, 17])
@@ -410,22 +416,25 @@ else:
 """
 
 
-def killed_until_finished(config: AnyConfig, tmp_path: Path, kills: int, name: str) -> Path:
+def killed_until_finished(python: Path, config: AnyConfig, tmp_path: Path, kills: int, seconds: float) -> Path:
     """Start, kill at a random moment, resume, kill again …, then let it finish."""
-    recipe, run, chance = tmp_path / "recipe.yaml", tmp_path / name, random.Random(name)
+    recipe, run, chance = tmp_path / "recipe.yaml", tmp_path / "killed", random.Random(kills)
     recipe.write_text(dump(config), encoding="utf-8")
-    command = [sys.executable, "-c", KILLED, str(run), str(recipe)]
+    command, environment = [python, "-c", KILLED, run, recipe], {**os.environ, "OMP_NUM_THREADS": "1"}
     for kill in range(kills + 1):
-        process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         if kill < kills:
-            time.sleep(2.5 + 3 * chance.random())
+            time.sleep(0.1 + seconds * chance.random())
             process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.communicate()  # until nothing of it holds the pipe
     return run
 
 
-def test_killed_processes_resume_bit_for_bit(config: AnyConfig, whole: dict[str, object], tmp_path: Path) -> None:
-    assert files(killed_until_finished(config, tmp_path, kills=2, name="killed")) == whole
+def test_killed_processes_resume_bit_for_bit(
+    config: AnyConfig, whole: dict[str, object], tmp_path: Path, commands_folder: Path
+) -> None:
+    run = killed_until_finished(commands_folder / "python", config, tmp_path, kills=4, seconds=0.8)
+    assert files(run) == whole
 
 
 @pytest.fixture
@@ -486,7 +495,8 @@ def test_a_failed_write_says_what_is_kept(
 
 
 @pytest.mark.slow
-def test_twenty_kills_at_random_moments(config: AnyConfig, tmp_path: Path) -> None:
+def test_twenty_kills_at_random_moments(config: AnyConfig, tmp_path: Path, commands_folder: Path) -> None:
     longer = override_config(config, ["train.max_steps=3000"])
     run_training(longer, tmp_path / "whole", "test")
-    assert files(killed_until_finished(longer, tmp_path, kills=20, name="killed")) == files(tmp_path / "whole")
+    run = killed_until_finished(commands_folder / "python", longer, tmp_path, kills=20, seconds=3)
+    assert files(run) == files(tmp_path / "whole")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,9 @@ from clearhead.run import Run
 from clearhead.tasks import default_config, override_config, run_config
 from clearhead.tasks.base.metrics import Score
 from clearhead.tasks.base.task import Evaluation
-from clearhead.train import checkpoints
-from clearhead.train.loop import Callbacks, uninterrupted
+from clearhead.tasks.translate import Translate
+from clearhead.train import checkpoints, loop, start
+from clearhead.train.loop import Callbacks, Trainer, uninterrupted
 from clearhead.train.schedules import Progress
 from clearhead.train.start import resume, run_training
 
@@ -101,13 +103,28 @@ def test_an_interrupt_waits_for_the_end_of_a_step() -> None:
     assert len(done) == 2
 
 
-def test_the_time_limit_counts_preparation_and_evaluations(config: AnyConfig, tmp_path: Path) -> None:
-    limited = override_config(config, ["train.max_steps=none", "train.max_minutes=0.1", "train.evaluations=2"])
-    start = time.perf_counter()
-    steps: list[int] = []
-    run_training(limited, tmp_path / "run", "test", Callbacks(on_step=lambda step, _: steps.append(step.step)))
-    assert 3 < time.perf_counter() - start < 9
-    assert len(steps) > 3
+def test_the_time_limit_counts_preparation_and_evaluations(
+    config: AnyConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that only the test moves: preparation takes 20 seconds, a step half of one, an evaluation 10."""
+    now, take_rows = [0.0], Trainer._local_batch
+
+    def spend(seconds: float) -> None:
+        now[0] += seconds
+
+    def take_slowly(self: Trainer, examples: Any) -> Any:
+        spend(0.5)
+        return take_rows(self, examples)
+
+    for module in (loop, start):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(Trainer, "_local_batch", take_slowly)
+    monkeypatch.setattr(Translate, "full_evaluation_cost", lambda _self: 1.0)
+    phases = {"building the model": 20.0, "evaluating": 10.0}
+    limited = override_config(config, ["train.max_steps=none", "train.max_minutes=1", "train.evaluations=2"])
+    run_training(limited, tmp_path / "run", "test", Callbacks(on_phase=lambda phase: spend(phases.get(phase, 0))))
+    assert now[0] == 60
+    assert evaluated(tmp_path / "run") == [17, 40]  # the first after half of 60 seconds less a reserve of 3
 
 
 def test_progress_keeps_time_for_the_last_evaluation() -> None:

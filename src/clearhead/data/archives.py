@@ -17,7 +17,12 @@ from clearhead.errors import DownloadError
 MAX_GROWTH = 100  # times the size of the archive, and
 MAX_SPARE = 1 << 30  # bytes more
 MAX_ENTRIES = 2_000_000
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, KeyError)
+# What `tarfile` and `zipfile` raise for damaged archives: also ValueError for fields, and RuntimeError for an encrypted
+# member or an unknown compression.
+BROKEN = (
+    *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError),
+    *(KeyError, ValueError, OverflowError, RuntimeError),
+)
 
 
 class UnsafeError(Exception):
@@ -31,8 +36,8 @@ def archive_errors(archive: Path) -> Iterator[None]:
         yield
     except UnsafeError as problem:
         raise DownloadError(f"{archive}: {problem}; the archive is not safe, nothing was kept") from problem
-    except _BROKEN as problem:
-        reason = problem.args[0] if problem.args else type(problem).__name__
+    except BROKEN as problem:
+        reason = (problem.args[0] if isinstance(problem, KeyError) else str(problem)) or type(problem).__name__
         raise DownloadError(f"{archive} cannot be unpacked: {reason}; download it again") from problem
 
 

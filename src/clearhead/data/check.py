@@ -24,7 +24,7 @@ from clearhead.data.dataset import (
     read_sources,
     resolve,
 )
-from clearhead.data.examples import AnyDataset, Parts, Pixels, split_by_hash
+from clearhead.data.examples import AnyDataset, Parts, Pixels, split_by_hash, with_known_classes
 from clearhead.data.files import BLOCK, blocks
 from clearhead.data.lint import Fault
 from clearhead.data.readers import Detected, Reader
@@ -179,7 +179,8 @@ def _with_keys(reader: Reader, parts: Parts[Sequence[Any]], share: float | None)
     """Both parts with their identities, computed once: those of images are hashes of files."""
     train = [Keyed(reader.identity(example), example) for example in parts.train]
     if parts.validation is None:
-        return split_by_hash(train, share, lambda keyed: keyed.key)
+        sides = split_by_hash(train, share, lambda keyed: keyed.key)
+        return with_known_classes(*sides, lambda keyed: keyed.key, lambda keyed: reader.classes(keyed.example))
     return train, [Keyed(reader.identity(example), example) for example in parts.validation]
 
 

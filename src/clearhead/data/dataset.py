@@ -213,7 +213,8 @@ def read_sources(sources: Sequence[Source], found: Sequence[Detected], kind: str
         texts = [_read_text(source, each, kind, share) for source, each in zip(sources, found, strict=True)]
         train, held_out = zip(*texts, strict=True)
         joined = texts[0] if len(texts) == 1 else (JoinedText(train), JoinedText(held_out))
-        return Dataset("text", *joined, origin=joined_name(sources))
+        notes = [_text_columns(source, each) for source, each in zip(sources, found, strict=True)]
+        return Dataset("text", *joined, joined_name(sources), "; ".join(filter(None, notes)))
     datasets = [_read_examples(source, each, kind, share) for source, each in zip(sources, found, strict=True)]
     return datasets[0] if len(datasets) == 1 else _joined(datasets, find_reader(kind), joined_name(sources))
 
@@ -253,6 +254,18 @@ def read_parts(source: Source, reader: Reader) -> Parts[Any]:
     if isinstance(parts.train, Sequence) and not parts.train:
         raise DataError("is empty", path=source.name)
     return parts
+
+
+def _text_columns(source: Source, found: Detected) -> str:
+    """What is read of a source that is not simply a text."""
+    reader = find_reader(found.kind)
+    if source.is_builtin or source.is_aligned:
+        return ""
+    if reader.example_kind == "text":
+        return reader.columns(source)
+    if type(reader).running_text is Reader.running_text:
+        return f"looks like {found.kind} ({found.reason}), and is read as it is"
+    return f"has {found.reason}: its texts are read without the labels; data.kind=text reads it as it is"
 
 
 def _read_text(source: Source, found: Detected, kind: str, share: float | None) -> tuple[Text, Text]:

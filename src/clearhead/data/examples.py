@@ -114,6 +114,24 @@ def split_by_hash(
     return train, [example for example, position in zip(examples, positions, strict=True) if position < border]
 
 
+def with_known_classes(
+    train: list[Member],
+    held_out: list[Member],
+    key: Callable[[Member], bytes],
+    classes: Callable[[Member], Sequence[str]],
+) -> tuple[list[Member], list[Member]]:
+    """The two sides, with held-out examples of a class that training would never see moved to the training side.
+
+    If nothing would be left to validate with, they stay.
+    """
+    known = {name for example in train for name in classes(example)}
+    moved = {key(example) for example in held_out if not known.issuperset(classes(example))}
+    rest = [example for example in held_out if key(example) not in moved] if moved else []
+    if not rest:
+        return train, held_out
+    return train + [example for example in held_out if key(example) in moved], rest
+
+
 def folded(text: str) -> bytes:
     """Text as a key: composition, case and white space make no difference.
 

@@ -15,7 +15,7 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -40,6 +40,7 @@ _PARTS = {
 }
 _DOCUMENTATION = frozenset({"readme", "license", "licence", "sources", "about"})
 _ARCHIVES = {b"PK\x03\x04": "a zip archive", b"BZh": "a bzip2 archive", b"\x28\xb5\x2f\xfd": "a zstd archive"}
+_SPREADSHEETS = frozenset({".xlsx", ".xlsm", ".xls", ".ods", ".numbers"})
 
 # ---- Names
 
@@ -128,24 +129,37 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
         yield stream
 
 
-def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Yield (number, text) of every line, without its ending; a line may have at most `MAX_LINE` bytes."""
+def lines(
+    path: Path, encoding: str = "utf-8", on_long: Callable[[DataError], None] | None = None
+) -> Iterator[tuple[int, str]]:
+    """Yield (number, text) of every line, without its ending; a line may have at most `MAX_LINE` bytes.
+
+    A longer one is an error, or, if somebody takes the error by `on_long`, cut.
+    """
     with opened(path) as stream:
         _reject_binary(stream, path)
         number = 0
         while raw := stream.readline(MAX_LINE + 1):
             number += 1
             if len(raw) > MAX_LINE:
-                raise _too_long(path, number, len(raw) + _rest_of_line(stream, raw))
-            yield number, _decoded(raw, encoding, path, number)
+                problem = _too_long(path, number, len(raw) + _rest_of_line(stream, raw))
+                if on_long is None:
+                    raise problem
+                on_long(problem)
+                yield number, _decoded_piece(codecs.getincrementaldecoder(encoding)(), raw, path, number, encoding)
+            else:
+                yield number, _decoded(raw, encoding, path, number)
 
 
 class Preview:
     """The first lines of a file, kept so that the file is opened once however many readers look at them.
 
     Iterating yields every line of the file. Up to `PREVIEW` characters are kept; lines after those are read again by
-    the next iteration. `close` closes the file and keeps the lines.
+    the next iteration. Of a JSON file a line that is too long for a row is cut, and `too_long` is the error about it.
+    `close` closes the file and keeps the lines.
     """
+
+    too_long: DataError | None = None
 
     def __init__(self, path: Path, encoding: str = "utf-8"):
         self.path, self.encoding = path, encoding
@@ -192,7 +206,11 @@ class Preview:
         self._rest = None  # the generator's file is closed with it
 
     def _reopened(self) -> Iterator[Line]:
-        return islice(lines(self.path, self.encoding), len(self._kept), None)
+        on_long = self._cut if suffix(self.path) == ".json" else None  # a document may be one line
+        return islice(lines(self.path, self.encoding, on_long), len(self._kept), None)
+
+    def _cut(self, problem: DataError) -> None:
+        self.too_long = self.too_long or problem
 
 
 def blocks(path: Path, encoding: str = "utf-8", size: int = BLOCK) -> Iterator[str]:
@@ -258,6 +276,11 @@ def _reject_binary(stream: io.BufferedReader, path: Path) -> None:
     start = stream.peek(1024)
     if start[257:262] == b"ustar":
         raise DataError("is a tar archive; unpack it first and give the folder", path=path)
+    if suffix(path) in _SPREADSHEETS and b"\0" in start:
+        raise DataError("is a spreadsheet; save its sheet as CSV (UTF-8) first", path=path)
+    if start.startswith(b"PAR1"):
+        advice = f'save it as CSV, or from Python give data=pandas.read_parquet("{path.name}") to clearhead.train'
+        raise DataError(f"is a Parquet file; {advice}", path=path)
     for magic, name in _ARCHIVES.items():
         if start.startswith(magic):
             raise DataError(f"is {name}; unpack it first", path=path)

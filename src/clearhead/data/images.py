@@ -14,16 +14,17 @@ import io
 import math
 import struct
 import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data.archives import BROKEN
 from clearhead.data.examples import Pixels
 from clearhead.data.files import BLOCK, bare_name, files_in, opened
 from clearhead.errors import DataError, nearest
@@ -41,12 +42,42 @@ MAX_SIZE = 64  # the side that images of several sizes are scaled to, at most
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _GREY = frozenset({"1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N"})
+_ORIENTATION = 0x0112  # the EXIF tag for how a camera was held
 _HASHED = 1 << 16  # bytes of a file hashed at a time
 
 # ---- One image
 
 
-def pixels(image: ImageLike, size: int | tuple[int, int] | None = None, channels: int | None = None) -> Pixels:
+@dataclass(frozen=True)
+class Scaling:
+    """How an image comes to the size that a model reads."""
+
+    fit: Literal["cut", "stretch"] = "cut"  # keep its proportions and cut, or make it a square
+    edge: int | None = None  # its shorter side before the centre is cut out; none = no more is cut than must be
+    filter: Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"] = "bicubic"
+
+    def apply(self, picture: Image, height: int, width: int) -> Image:
+        """A picture of this size."""
+        from PIL import Image, ImageOps
+
+        method = Image.Resampling[self.filter.upper()]
+        if self.fit == "cut" and self.edge is None:
+            return ImageOps.fit(picture, (width, height), method)
+        sides = (width, height) if self.edge is None else (self.edge, self.edge)
+        if self.fit == "cut":
+            shortest = min(picture.size)
+            sides = (int(picture.width * sides[0] / shortest), int(picture.height * sides[0] / shortest))
+        scaled = picture.resize(sides, method)
+        left, top = (scaled.width - width) // 2, (scaled.height - height) // 2
+        return scaled.crop((left, top, left + width, top + height))
+
+
+def pixels(
+    image: ImageLike,
+    size: int | tuple[int, int] | None = None,
+    channels: int | None = None,
+    scaling: Scaling | None = None,
+) -> Pixels:
     """An image as (height, width, channels) bytes; `size`, a side or (height, width), cuts out and scales the centre.
 
     `image` is a path, the bytes of an image file, an open binary file, a Pillow image, or an array (height, width) or
@@ -63,7 +94,7 @@ def pixels(image: ImageLike, size: int | tuple[int, int] | None = None, channels
         upright = ImageOps.exif_transpose(picture)
         upright = _eight_bits(upright).convert(_MODES[channels or _channels(upright)])
         if size is not None:
-            upright = ImageOps.fit(upright, (size[1], size[0]))
+            upright = (scaling or Scaling()).apply(upright, *size)
         array: Pixels = np.array(upright, dtype=np.uint8)
     return array[:, :, None] if array.ndim == 2 else array
 
@@ -74,7 +105,9 @@ def image_shape(image: Pixels | Path) -> tuple[int, int, int]:
         height, width, channels = image.shape
         return height, width, channels
     with _opened_image(image) as picture:
-        return picture.height, picture.width, _channels(picture)
+        turned = picture.getexif().get(_ORIENTATION, 1) > 4  # by a quarter
+        height, width = (picture.width, picture.height) if turned else (picture.height, picture.width)
+        return height, width, _channels(picture)
 
 
 def image_digest(image: Pixels | Path) -> bytes:
@@ -117,6 +150,7 @@ def load_pixels(
     images: Sequence[Pixels | Path],
     shape: tuple[int, ...] | None = None,
     counted: Counted = uncounted,
+    scaling: Scaling | None = None,
 ) -> Pixels:
     """All images in one array, (N, height, width, C), of the given (height, width, C) or of their common shape.
 
@@ -126,7 +160,7 @@ def load_pixels(
     height, width, channels = common_shape(images) if shape is None else shape
     array = np.empty((len(images), height, width, channels), np.uint8)
     for number, image in enumerate(counted(images, len(images))):
-        array[number] = pixels(image, size=(height, width), channels=channels)
+        array[number] = pixels(image, size=(height, width), channels=channels, scaling=scaling)
     return array
 
 
@@ -159,7 +193,7 @@ def read_npz(path: Path) -> tuple[Pixels, list[str]]:
             known = list(file)
     except DataError:
         raise
-    except (zipfile.BadZipFile, ValueError, MemoryError, TypeError):
+    except (*BROKEN, MemoryError, TypeError):
         raise DataError("is not an npz file of plain arrays, or is damaged", path=path) from None
     for name in ("images", "labels"):
         if name not in arrays:

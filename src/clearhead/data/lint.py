@@ -11,6 +11,7 @@ LONG = 200  # words; about as many as the tokens that training keeps of a sequen
 RATIO = 9  # of the lengths of two sides; beyond it they are hardly translations of each other
 IMBALANCE = 20  # times as many examples of one class as of another
 _PLACES = 5  # listed for each fault
+_MISSING = frozenset({"nan", "null", "n/a", "#n/a", "<na>"})
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # UTF-8 that was once read as Latin-1 or Windows-1252: Ã© for é, â€™ for ’.
@@ -71,6 +72,12 @@ def class_problems(train: Counter[str], validation: Counter[str]) -> Iterator[Fa
     once = [name for name, count in train.items() if count == 1]
     if once:
         yield Fault("classes seen once", len(once), tuple(once[:_PLACES]))
+    alike = [name for name in train if name != name.casefold() and name.casefold() in train]
+    if alike:
+        yield Fault("classes that differ from another only in case", len(alike), tuple(alike[:_PLACES]))
+    missing = [name for name in train if name.casefold() in _MISSING]
+    if missing:
+        yield Fault("classes that may stand for a missing label", len(missing), tuple(missing[:_PLACES]))
     unseen = [name for name in validation if name not in train]
     if unseen:
         yield Fault("classes only in the validation part", len(unseen), tuple(unseen[:_PLACES]))

@@ -1,7 +1,8 @@
-"""Tables: rows of named or numbered columns from TSV, CSV and JSON Lines.
+"""Tables: rows of named or numbered columns from TSV, CSV, JSON Lines and JSON.
 
 `inspect` looks at the first rows of a file for its format and header; `Table.rows` then streams chosen columns of all
-of them. TSV has no quoting: a tab always separates. Every row must have as many columns as the first.
+of them. In TSV a tab always separates, unless cells are quoted as Excel does. Each row must have as many columns as the
+first. A JSON document is a list of objects, or an object with a list for each column; its items count as lines.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from clearhead.data.files import TABLES, Line, Preview, lines, suffix
+from clearhead.data.files import TABLES, Line, Preview, blocks, lines, suffix
 from clearhead.errors import DataError, nearest
 
 SAMPLE = 1000  # rows examined to decide what the columns are
 _BUDGET = 4 << 20  # characters in a sample
+_MARKS = ",;\t|"  # that separate the cells of a CSV file
+_NAME = re.compile(r"[^\W\d][\w-]*( [\w-]+)?")  # what a column may be called: one or two words
+_LONG = 4  # words: a column with texts of so many is not named in its own first row
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 # Column names that say what a column holds, in lower case.
@@ -45,7 +50,7 @@ LANGUAGES = frozenset(_LANGUAGES.split())
 
 Cells = Sequence[str | None]  # None: a JSON row without this key, or with something that is not text
 Row = tuple[int, Cells]  # line, cells
-Format = Literal["tsv", "csv", "jsonl"]
+Format = Literal["tsv", "csv", "jsonl", "json"]
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,8 @@ class Table:
         raise DataError(f"has no header and no column {wanted}; choose from 1 to {self.width}", path=self.path)
 
     def name(self, index: int) -> str:
-        """The name of a column, or its number where there is no header."""
-        return self.names[index] if self.names else str(index + 1)
+        """The name of a column, or its number where it has none."""
+        return (self.names and self.names[index]) or str(index + 1)
 
     def listed_names(self) -> str:
         """The first names for an error message."""
@@ -96,34 +101,41 @@ class Table:
 
     def rows(self, *indices: int) -> Iterator[tuple[int, list[str]]]:
         """Yield (line, texts) of every row of the file, in the given columns."""
-        rows = _rows(lines(self.path, self.encoding), self.path, self.format, self.delimiter, self.names)
+        whole = self.format == "json"
+        items = enumerate(read_document(self.path, self.encoding), 1) if whole else lines(self.path, self.encoding)
+        rows = _rows(items, self.path, self.format, self.delimiter, self.names)
         for line, cells in rows:
             if line == self.header:
                 continue
             if len(cells) != self.width:
-                raise _uneven(self.path, line, len(cells), self.width)
+                raise _uneven(self.path, line, len(cells), self.width, self.delimiter)
             yield line, [_present(self, line, cells, index) for index in indices]
 
 
 def inspect(preview: Preview, wanted: Iterable[str | None] = ()) -> Table:
     """Find format, width and header from the first rows; `wanted` are column names that the user gave."""
     path, encoding = preview.path, preview.encoding
-    first = next((line for _, line in preview), "")
+    first = next((line for _, line in preview.head() if line.strip()), "")
     format = _format(path, first)
-    delimiter = "\t" if format == "tsv" else next((mark for mark in ",;\t" if mark in first), ",")
-    keys = _keys(preview, path) if format == "jsonl" else ()
-    sample = _sample(_rows(preview, path, format, delimiter, keys))
+    delimiter = "\t" if format == "tsv" else _delimiter(preview, first)
+    if format == "tsv" and _is_quoted(preview):
+        format = "csv"
+    if preview.too_long is not None and format != "json":
+        raise preview.too_long
+    items = list(enumerate(read_document(path, encoding), 1)) if format == "json" else preview
+    keys = _keys(items, path, format) if format in ("jsonl", "json") else ()
+    sample = _sample(_rows(items, path, format, delimiter, keys))
     if not sample:
         raise DataError("is empty", path=path)
     line, first_row = sample[0]
-    if format == "jsonl":
+    if format in ("jsonl", "json"):
         return Table(path, format, encoding, delimiter, len(keys), keys, 0, tuple(sample))
     cells = tuple(cell or "" for cell in first_row)
     if not _is_header(cells, [cells for _, cells in sample[1:]], [name for name in wanted if name]):
-        return Table(path, format, encoding, delimiter, len(cells), (), 0, _even(path, sample))
+        return Table(path, format, encoding, delimiter, len(cells), (), 0, _even(path, sample, delimiter))
     if len(sample) == 1:
         raise DataError("holds a header and no rows", path=path)
-    return Table(path, format, encoding, delimiter, len(cells), cells, line, _even(path, sample)[1:])
+    return Table(path, format, encoding, delimiter, len(cells), cells, line, _even(path, sample, delimiter)[1:])
 
 
 def is_table(path: Path, rows: Sequence[str]) -> bool:
@@ -150,6 +162,11 @@ def are_classes(values: Sequence[str]) -> bool:
     return 1 <= different <= allowed and all(0 < len(value) <= 40 for value in values)
 
 
+def are_numbers(values: Iterable[str]) -> bool:
+    """Whether all values are numbers."""
+    return all(map(_is_number, values))
+
+
 def printable(name: str) -> str:
     """A name from a file, safe and short enough for a sentence."""
     name = "".join(mark if mark.isprintable() else "�" for mark in name)
@@ -160,10 +177,69 @@ def _format(path: Path, first: str) -> Format:
     """How the rows are written: by the file's name, else by its first row."""
     ending = suffix(path)
     if ending in (".jsonl", ".ndjson", ".json") or (ending not in TABLES and first.lstrip().startswith("{")):
-        return "jsonl"
+        return "json" if _is_document(path, first) else "jsonl"
     cells = [cell.strip().casefold() for cell in first.split(",")]
     header = "\t" not in first and len(cells) > 1 and COLUMNS.issuperset(cells)
     return "csv" if ending == ".csv" or (ending not in TABLES and header) else "tsv"
+
+
+def _is_document(path: Path, first: str) -> bool:
+    """Whether a JSON file is one value and not an object on each line, by its first line."""
+    if first.lstrip().startswith("["):
+        return True
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return suffix(path) == ".json"  # the value goes on in the next line
+    if not isinstance(value, dict):
+        return False
+    columns = [list(each) for each in value.values() if isinstance(each, dict)]  # as pandas writes them
+    is_columns = len(columns) == len(value) > 1 and all(names == columns[0] for names in columns)
+    return is_columns or any(isinstance(each, list) and _are_objects(each) for each in value.values())
+
+
+def _are_objects(values: Sequence[Any]) -> bool:
+    return bool(values) and all(isinstance(each, dict) for each in values)
+
+
+def _delimiter(preview: Preview, first: str) -> str:
+    """What separates the cells of a CSV file: the mark that makes rows of one width, rather not before a space."""
+    found = [mark for mark in _MARKS if mark in first]
+    texts = [line for _, line in preview.head(50)]
+    even = [mark for mark in found if len(set(_widths(texts, mark))) == 1] if len(found) > 1 else []
+
+    def as_punctuation(mark: str) -> float:
+        return sum(text.count(f"{mark} ") for text in texts) / sum(text.count(mark) for text in texts)
+
+    return min(even, key=as_punctuation) if even else (*found, ",")[0]
+
+
+def _widths(texts: Sequence[str], delimiter: str) -> list[int]:
+    """The number of cells of each row that is valid CSV, up to the first that is not."""
+    widths = []
+    with suppress(csv.Error):  # perhaps a cell that goes on after these lines
+        for cells in csv.reader((f"{text}\n" for text in texts), delimiter=delimiter, strict=True):
+            widths.append(len(cells))  # those before an error stay
+    return [width for width in widths if width]
+
+
+def _is_quoted(preview: Preview) -> bool:
+    """Whether a TSV file is quoted like CSV: a column is in quotes, or quotes inside quotes are written twice."""
+    texts = [line for _, line in preview.head(200) if line.strip()]
+    rows = [text.split("\t") for text in texts]
+    begun = [cell for cells in rows for cell in cells if cell.startswith('"')]
+    if not begun:
+        return False
+    if len({len(cells) for cells in rows}) > 1:  # a quoted cell may run over several lines
+        widths = _widths(texts, "\t")
+        return len(set(widths)) == 1 and widths[0] > 1
+    columns = zip(*rows[1:], strict=True)
+    whole = len(rows) > 3 and any(all(map(_is_quoted_cell, column)) for column in columns)
+    return whole or (all(map(_is_quoted_cell, begun)) and any('""' in cell[1:-1] for cell in begun))
+
+
+def _is_quoted_cell(cell: str) -> bool:
+    return len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', "")
 
 
 def _sample(rows: Iterator[Row]) -> list[Row]:
@@ -177,18 +253,21 @@ def _sample(rows: Iterator[Row]) -> list[Row]:
     return kept
 
 
-def _even(path: Path, sample: list[Row]) -> tuple[Row, ...]:
+def _even(path: Path, sample: list[Row], delimiter: str) -> tuple[Row, ...]:
     width = len(sample[0][1])
     for line, cells in sample:
         if len(cells) != width:
-            raise _uneven(path, line, len(cells), width)
+            raise _uneven(path, line, len(cells), width, delimiter)
     return tuple(sample)
 
 
-def _rows(numbered: Iterable[Line], path: Path, format: Format, delimiter: str, keys: tuple[str, ...]) -> Iterator[Row]:
-    if format == "jsonl":
-        for line, values in _objects(numbered, path):
-            yield line, [_json_text(values.get(key), path, line) for key in keys]
+def _rows(
+    numbered: Iterable[tuple[int, Any]], path: Path, format: Format, delimiter: str, keys: tuple[str, ...]
+) -> Iterator[Row]:
+    """The rows of lines, or of the items of a JSON document."""
+    if format in ("jsonl", "json"):
+        for line, values in _objects(numbered, path, format):
+            yield line, [_json_text(values[key], path, line) if key in values else None for key in keys]
     elif format == "csv":
         yield from _csv_rows(numbered, path, delimiter)
     else:
@@ -213,31 +292,75 @@ def _csv_rows(numbered: Iterable[Line], path: Path, delimiter: str) -> Iterator[
             yield begins, cells
 
 
-def _objects(numbered: Iterable[Line], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """One JSON object for each line; `{"translation": {...}}` is unwrapped."""
-    for number, line in numbered:
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            raise DataError("is not valid JSON; each line must be one object {…}", path=path, line=number) from None
+def objects(preview: Preview) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line, object) of a JSON file, whether it has one on each line or is one document; values as they are."""
+    first = next((line for _, line in preview.head() if line.strip()), "")
+    if not first.lstrip().startswith(("{", "[")):
+        return
+    format: Format = "json" if _is_document(preview.path, first) else "jsonl"
+    items = enumerate(read_document(preview.path, preview.encoding), 1) if format == "json" else preview
+    yield from _objects(items, preview.path, format)
+
+
+def _objects(numbered: Iterable[tuple[int, Any]], path: Path, format: Format) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of each line, or of the document; `{"translation": {...}}` is unwrapped."""
+    for number, value in numbered if format == "json" else _values(numbered, path):
         if not isinstance(value, dict):
-            raise DataError("is not a JSON object; each line must be one object {…}", path=path, line=number)
+            raise DataError("is not a JSON object {…}", path=path, line=number)
         inner = value.get("translation")
         yield number, inner if isinstance(inner, dict) else value
 
 
-def _keys(numbered: Iterable[Line], path: Path) -> tuple[str, ...]:
+def _values(numbered: Iterable[Line], path: Path) -> Iterator[tuple[int, Any]]:
+    """The JSON value of each line."""
+    for number, line in numbered:
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError):
+                raise DataError("is not valid JSON; each line must be one object {…}", path=path, line=number) from None
+
+
+def read_document(path: Path, encoding: str = "utf-8") -> list[Any]:
+    """The items of a JSON file that is one value: a list, an object around a list of objects, or one of columns."""
+    value = read_json(path, encoding)
+    if isinstance(value, list):
+        return value
+    lists = [each for each in value.values() if isinstance(each, list) and _are_objects(each)]
+    if len(lists) == 1:
+        return lists[0]
+    columns = [list(each.values()) if isinstance(each, dict) else each for each in value.values()]
+    if columns and all(isinstance(each, list) and len(each) == len(columns[0]) > 0 for each in columns):
+        return [dict(zip(value, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    message = f"is one JSON object ({', '.join(map(printable, list(value)[:8]))})"
+    raise DataError(f"{message}; a list of objects, or one object on each line, is expected", path=path)
+
+
+def read_json(path: Path, encoding: str = "utf-8") -> Any:
+    """The list or object that a file is."""
+    try:
+        value = json.loads("".join(blocks(path, encoding)))
+    except json.JSONDecodeError as problem:
+        raise DataError(f"is not valid JSON ({problem.msg})", path=path, line=problem.lineno) from None
+    except RecursionError:
+        raise DataError("is not valid JSON: it is nested too deeply", path=path, line=1) from None
+    if not isinstance(value, list | dict):
+        raise DataError("is a single JSON value; a list of objects is expected", path=path)
+    return value
+
+
+def _keys(numbered: Iterable[tuple[int, Any]], path: Path, format: Format) -> tuple[str, ...]:
     """The keys of the first objects, in the order in which they appear."""
     keys: dict[str, None] = {}
-    for _, values in islice(_objects(numbered, path), SAMPLE):
+    for _, values in islice(_objects(numbered, path, format), SAMPLE):
         keys.update(dict.fromkeys(values))
     return tuple(keys)
 
 
 def _json_text(value: Any, path: Path, line: int) -> str | None:
-    """A JSON value as text; None if it is neither text nor a number."""
+    """A JSON value as text, a missing one as none; None if it is neither text nor a number."""
+    if value is None or value != value:  # null, and what pandas writes for it: NaN
+        return ""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if not isinstance(value, str):
@@ -248,11 +371,12 @@ def _json_text(value: Any, path: Path, line: int) -> str | None:
 
 
 def _is_header(first: Sequence[str], others: Sequence[Cells], wanted: Sequence[str]) -> bool:
-    """Whether the first row names the columns: by names that the user gave, by known words, or above numbers."""
+    """Whether the first row names the columns: by names that the user gave, by known words, above numbers or texts."""
     cells = [cell.strip().casefold() for cell in first]
     if any(name.casefold() in cells for name in wanted if not name.isdecimal()):
         return True
-    if len(set(cells)) < len(cells) or not all(0 < len(cell) <= 40 for cell in cells):
+    named = cells[1:] if cells[0] == "" and len(cells) > 2 else cells  # pandas gives the numbers of rows no name
+    if len(set(named)) < len(named) or not all(0 < len(cell) <= 40 for cell in named):
         return False
     if len(cells) > 1 and all(cell in COLUMNS or is_language(cell) for cell in cells):
         return True
@@ -260,7 +384,15 @@ def _is_header(first: Sequence[str], others: Sequence[Cells], wanted: Sequence[s
     below = [{(other[index] or "").strip() for other in even} for index in range(len(cells))]
     if any(cell in COLUMNS and first[index].strip() not in below[index] for index, cell in enumerate(cells)):
         return True
-    return len(even) > 1 and any(_is_above_numbers(cell, below[index]) for index, cell in enumerate(cells))
+    if len(even) > 1 and any(_is_above_numbers(cell, below[index]) for index, cell in enumerate(cells) if cell):
+        return True
+    is_new = all(first[index].strip() not in values for index, values in enumerate(below))
+    return is_new and len(even) > 1 and all(map(_NAME.fullmatch, named)) and any(map(_are_texts, below))
+
+
+def _are_texts(values: set[str]) -> bool:
+    """Whether half of the values have several words."""
+    return 2 * sum(len(value.split()) >= _LONG for value in values) > len(values)
 
 
 def _is_above_numbers(cell: str, below: set[str]) -> bool:
@@ -282,7 +414,8 @@ def _present(table: Table, line: int, cells: Cells, index: int) -> str:
     return cell
 
 
-def _uneven(path: Path, line: int, width: int, expected: int) -> DataError:
+def _uneven(path: Path, line: int, width: int, expected: int, delimiter: str) -> DataError:
     columns = f"{width} column{'s' * (width != 1)}"
     message = f"has {columns} where the rows before it have {expected}; each row needs the same columns"
-    return DataError(message, path=path, line=line)
+    quotes = f', and a cell with a {delimiter} stands in "quotes"' if width > expected and delimiter != "\t" else ""
+    return DataError(message + quotes, path=path, line=line)

@@ -155,6 +155,10 @@ class Caption(SourceToTextTask[CaptionModel, CaptionPart]):
         references = [list(each.captions) for each in self.described[: self.max_scored]]
         return (caption_bleu(written, references), cider(written, references)), written[0]
 
+    def full_evaluation_cost(self) -> float:
+        count = len(self.described)
+        return count / min(self.max_scored or count, count)
+
     def example(self) -> PreparedInput:
         """The first held-out caption and its image."""
         batch, strings = self.tensors(self.held_out, [0]), self.tokenizer.pieces

@@ -6,16 +6,21 @@ not unknown. B texts, T tokens, F features, C classes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 
 from clearhead.config import Config
 from clearhead.data import Labelled
+from clearhead.data.examples import AnyDataset
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Classifier as ClassifierNetwork
 from clearhead.models.classifier import TextEncoder, WordEncoder
@@ -30,18 +35,22 @@ from clearhead.tasks.base.labels import (
     padded_batches,
     word_tensor,
 )
-from clearhead.tasks.base.losses import class_loss
+from clearhead.tasks.base.losses import class_loss, label_loss
 from clearhead.tasks.base.predictor import BATCH, Predictor
 from clearhead.tasks.base.recipe import Budget, DataFacts, Recipe
 from clearhead.tasks.base.task import Batch, Examples, device_of
 from clearhead.text import Tokenizer
+from clearhead.text.scripts import is_without_spaces
 from clearhead.text.word_features import word_features
 
+SCRIPT_SAMPLE = 500  # texts that show in which script they are written
 LONG_WORD = 15.0  # characters: the text has hardly any spaces
 
 
 class ClassifyModel(PooledConfig, WordFeatureConfig):
     """A classifier of texts."""
+
+    several: bool = Field(False, description="each label has a probability of its own: a text may have several")
 
 
 class Classify(TextLabelTask[ClassifyModel, Labelled]):
@@ -57,11 +66,17 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
     metric, score_names = "accuracy", ("accuracy", "macro F1")
 
     @classmethod
+    def facts(cls, dataset: AnyDataset) -> DataFacts:
+        found = super().facts(dataset)
+        some = (each.text for each in islice(dataset.train, SCRIPT_SAMPLE))
+        return replace(found, word=math.inf) if is_without_spaces(some) else found
+
+    @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
-        """Whole words and their n-grams where texts are few; pieces where they are many, or have no spaces."""
+        """Whole words with features and n-grams where texts are few; pieces where they are many, or have no spaces."""
         if facts.examples < 20_000 and facts.word < LONG_WORD:
-            own: Recipe = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.layers": 1}
-            return {**super().recipe(facts, budget), **own, "model.dropout": 0.5}
+            own: Recipe = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.features": 16384}
+            return {**super().recipe(facts, budget), **own, "model.layers": 1, "model.dropout": 0.5}
         own = {"tokenizer.size": 8000, "tokenizer.lowercase": True, "data.augment": 0.15}
         return {**super().recipe(facts, budget), **own, "train.learning_rate": 0.002, "train.average": 0.99}
 
@@ -107,7 +122,8 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
         return ids if rows.ndim == 2 else torch.cat([ids[..., None], rows[..., 1:]], -1)
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        return class_loss(model(batch["ids"]), batch["labels"], smoothing=smoothing)
+        loss = label_loss if self.config.model.several else class_loss
+        return loss(model(batch["ids"]), batch["labels"], smoothing=smoothing)
 
     def predicted_and_right(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.validation():
@@ -153,9 +169,11 @@ class Classifier(Predictor, task=Classify):
     def _classify(self, texts: list[str]) -> list[Classification]:
         rows = encode_texts(self.tokenizer, texts, self.config)
         found: dict[int, Classification] = {}
-        for indices in padded_batches(rows, BATCH):
-            ids = word_tensor([rows[i] for i in indices], self.tokenizer.pad)
-            found |= zip(indices, classifications(self.network(ids).softmax(-1), self.meta.labels), strict=True)
+        groups = list(padded_batches(rows, BATCH))
+        batches = (word_tensor([rows[i] for i in group], self.tokenizer.pad) for group in groups)
+        for group, logits in zip(groups, self.engines.apply_all(batches), strict=True):
+            probabilities = logits.sigmoid() if self.config.model.several else logits.softmax(-1)
+            found |= zip(group, classifications(probabilities, self.meta.labels), strict=True)
         return [found[i] for i in range(len(rows))]
 
     def prepare(self, item: str) -> PreparedInput:
@@ -179,8 +197,7 @@ class Classifier(Predictor, task=Classify):
         if rows := self.config.model.features:
             read = [Words(ids, features=word_features(self.tokenizer.pieces(ids), rows)) for ids in inputs.tolist()]
             inputs = word_tensor(read, self.tokenizer.pad)
-        vectors: Tensor = self.network.encoder(inputs)  # type: ignore[operator]
-        return vectors
+        return self.engines.encode(inputs)
 
     def _embedding_prefix(self) -> list[int]:
         return list(self.tokenizer.prefix) or list(_class_token(self.config, self.tokenizer))

@@ -65,7 +65,7 @@ class Embed(Task[EmbedModel]):
 
     @classmethod
     def build(cls, model: EmbedModel, sizes: Sizes) -> nn.Module:
-        return EmbedderNetwork(model, sizes.vocabulary, sizes.pad, model.ngrams)
+        return EmbedderNetwork(model, sizes.vocabulary, sizes.pad, model.ngrams, model.causal)
 
     def __init__(self, config: Config[EmbedModel], workspace: Workspace):
         dataset = read_dataset(config, "pairs", workspace)
@@ -77,9 +77,10 @@ class Embed(Task[EmbedModel]):
         self.meta = ModelMeta(Sizes(vocabulary=len(self.tokenizer), pad=self.tokenizer.pad))
 
     def _part(self, pairs: Sequence[Pair]) -> PairIds:
+        longest, causal = self.config.data.max_length, self.config.model.causal
         return PairIds(
-            frame_texts(self.tokenizer, [pair.source for pair in pairs], self.config.data.max_length),
-            frame_texts(self.tokenizer, [pair.target for pair in pairs], self.config.data.max_length),
+            frame_texts(self.tokenizer, [pair.source for pair in pairs], longest, causal),
+            frame_texts(self.tokenizer, [pair.target for pair in pairs], longest, causal),
         )
 
     def cursor(self) -> Batches:
@@ -127,14 +128,17 @@ def _lengths(part: PairIds) -> list[int]:
     return [max(len(a), len(b)) for a, b in zip(part.sources, part.targets, strict=True)]
 
 
-def frame_texts(tokenizer: Tokenizer, texts: Sequence[str], longest: int) -> list[list[int]]:
+def frame_texts(tokenizer: Tokenizer, texts: Sequence[str], longest: int, causal: bool = False) -> list[list[int]]:
     """The ids of texts, cut to their beginning, each between what the model expects around a text."""
-    return frame_ids(tokenizer, tokenizer.encode_batch(list(texts)), longest)
+    return frame_ids(tokenizer, tokenizer.encode_batch(list(texts)), longest, causal)
 
 
-def frame_ids(tokenizer: Tokenizer, rows: Sequence[Sequence[int]], longest: int) -> list[list[int]]:
-    """The same of texts as ids."""
-    return [tokenizer.framed(ids, longest, (tokenizer.cls,)) for ids in rows]
+def frame_ids(
+    tokenizer: Tokenizer, rows: Sequence[Sequence[int]], longest: int, causal: bool = False
+) -> list[list[int]]:
+    """The same of texts as ids; a causal model, or one whose texts only end with something, has no class token."""
+    first = () if causal or tokenizer.suffix else (tokenizer.cls,)
+    return [tokenizer.framed(ids, longest, first) or [tokenizer.stop] for ids in rows]
 
 
 class Embedder(Predictor, task=Embed):
@@ -147,18 +151,26 @@ class Embedder(Predictor, task=Embed):
     @torch.inference_mode()
     def embed_ids(self, rows: Sequence[Sequence[int]]) -> Vectors:
         """(N, D) for texts as token ids, cut to their beginning; similar lengths are computed together."""
-        framed = frame_ids(self.tokenizer, rows, self.max_read)
-        found = np.empty((len(framed), self.config.model.dim), np.float32)
-        for indices in padded_batches(framed, BATCH):
-            ids = torch.from_numpy(pad([framed[i] for i in indices], self.tokenizer.pad))
-            found[indices] = self.network(ids).numpy()
+        framed = self._framed(rows)
+        found = np.empty((len(framed), self._width), np.float32)
+        groups = list(padded_batches(framed, BATCH))
+        batches = (torch.from_numpy(pad([framed[i] for i in group], self.tokenizer.pad)) for group in groups)
+        for group, vectors in zip(groups, self.engines.apply_all(batches), strict=True):
+            found[group] = vectors.numpy()
         return found
 
+    @property
+    def _width(self) -> int:
+        return self.config.model.vector_dim or self.config.model.dim
+
+    def _framed(self, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+        return frame_ids(self.tokenizer, rows, self.max_read, self.config.model.causal)
+
     def embedding_parts(self, ids: Sequence[int]) -> list[list[int]]:
-        return frame_ids(self.tokenizer, [ids], self.max_read)
+        return self._framed([ids])
 
     def prepare(self, item: str) -> PreparedInput:
-        [ids] = frame_texts(self.tokenizer, [item], self.max_read)
+        [ids] = self._framed(self.tokenizer.encode_batch([item]))
         return PreparedInput((torch.tensor([ids]),), encoder=self.token_strings(ids), text=item)
 
     def output_of(self, logits: Tensor) -> str:
@@ -172,5 +184,4 @@ class Embedder(Predictor, task=Embed):
         return self.output_of(torch.from_numpy(self.embed(item)))
 
     def token_vectors(self, inputs: Tensor) -> Tensor:
-        vectors: Tensor = self.network.encoder(inputs)  # type: ignore[operator]
-        return vectors
+        return self.engines.encode(inputs)

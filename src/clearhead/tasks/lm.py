@@ -5,9 +5,9 @@ B windows, T tokens
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -31,6 +31,9 @@ from clearhead.tasks.base.running_text import RunningTextTask, WindowModel
 from clearhead.tasks.base.scheduled_sampling import replace_with_predictions
 from clearhead.tasks.base.task import Batch, Evaluation, device_of
 from clearhead.text.chat_template import ChatTemplate, Message, chat_template, encode_chat
+
+if TYPE_CHECKING:  # imported on first use, like all that looks inside
+    from clearhead.look.seeing import SeenText
 
 SAMPLE = 120  # tokens generated at each evaluation
 SAMPLE_CHARACTERS = 24  # of that text, as an example input
@@ -141,12 +144,47 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         back at as many tokens as it was trained with, or at `cache` tokens.
         """
         temperature = 1.0 if settings.get("beam_width", 1) == 1 else 0.0
-        chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": temperature, **settings})
+        chosen = self._settings(**{"max_tokens": max_tokens, "temperature": temperature, **settings})
         ids = self.prompt_ids(prompt)
         window = self.window(len(ids) + max_tokens, cache)
         tokens = self.engines.stream(ids, self.special, chosen, window)
         text = text_pieces(tokens, self.tokenizer.decode, before=ids, stops=stops)
         return text if stream else prompt + "".join(text)
+
+    def see(
+        self,
+        prompt: str,
+        *probes: str,
+        heads: int | Sequence[int] | None = None,
+        max_tokens: int = 200,
+        **settings: Any,
+    ) -> SeenText:
+        """What `generate` generates, and some probes of it: `see("ROMEO:", "decoder.2.self.weights", heads=1)`.
+
+        Attention weights and scores are handed out by the engine while it generates; for other probes the network reads
+        the text once more.
+        """
+        from clearhead.look.seeing import SeenRow, SeenText, generate_seeing, heads_to_see, read_capturing
+
+        chosen = self._settings(**{"max_tokens": max_tokens, "temperature": 1.0, **settings})
+        if chosen.beam_width > 1:
+            raise ConfigError(f"beam_width={chosen.beam_width} is decided at the end; only beam_width=1 can be seen")
+        ids = self.prompt_ids(prompt)
+        window, stepper = self.window(len(ids) + max_tokens), self.engines.stepper()
+        wanted = heads_to_see(self.outline, stepper, probes, heads)
+        seen = None if wanted is None else SeenRow(wanted)
+        state = start_reading(stepper, window)
+        whole = generate_seeing(stepper, state, ids, self.special.stop, chosen, seen)
+        if seen is None:
+            network: Any = self.network
+            found = read_capturing(network, start_reading(network, window), whole, probes, heads)
+        else:
+            found = seen.tensors()
+        return SeenText(prompt + self._continuation(ids, whole), self.token_strings(whole), found)
+
+    def _continuation(self, prompt: list[int], ids: list[int]) -> str:
+        """The text of the tokens after a prompt, as `generate` returns it."""
+        return "".join(text_pieces(ids[len(prompt) :], self.tokenizer.decode, before=prompt))
 
     def prompt_ids(self, prompt: str) -> list[int]:
         """The tokens of a prompt, with what the model expects before every text; never none."""
@@ -156,8 +194,7 @@ class LanguageModel(GeneratingPredictor, task=Lm):
         return list(self.tokenizer.prefix)
 
     def start_state(self, stepper: Any, prepared: PreparedInput, max_tokens: int) -> Any:
-        window = self.window(len(prepared.prompt) + max_tokens)
-        return stepper.start() if window is None else stepper.start(window=window)
+        return start_reading(stepper, self.window(len(prepared.prompt) + max_tokens))
 
     def window(self, tokens: int, cache: int | None = None) -> int | None:
         """How many tokens back a text of this length is attended to; None for all of them."""
@@ -169,6 +206,10 @@ class LanguageModel(GeneratingPredictor, task=Lm):
             cache = smaller_window(cache, self.config.model.length)
         return cache if cache is not None and cache < tokens else None
 
+    def _settings(self, **values: Any) -> Settings:
+        """Settings with which a text ends at any of the tokens that end one."""
+        return Settings.create(**{"stop_tokens": self.tokenizer.stops, **values})
+
     @cached_property
     def chat_template(self) -> ChatTemplate:
         """How a conversation becomes a prompt."""
@@ -179,7 +220,7 @@ class LanguageModel(GeneratingPredictor, task=Lm):
 
         `messages` are `{"role": "user", "content": "…"}`; `settings` are those of `clearhead.decode.Settings`.
         """
-        chosen = Settings.create(**{"max_tokens": max_tokens, "temperature": 0.7, **settings})
+        chosen = self._settings(**{"max_tokens": max_tokens, "temperature": 0.7, **settings})
         ids = encode_chat(self.tokenizer, self.chat_template, messages)
         tokens = self.engines.stream(ids, self.special, chosen, self.window(len(ids) + max_tokens))
         return text_pieces(tokens, self.tokenizer.decode, before=ids, stops=self.chat_template.stops)
@@ -187,7 +228,8 @@ class LanguageModel(GeneratingPredictor, task=Lm):
     def cache_bytes(self, tokens: int) -> int:
         """The memory of the keys and values of so many tokens."""
         layers = [part for part in self.outline.modules() if isinstance(part, MultiHeadAttention)]
-        return sum(4 * tokens * layer.kv_heads * (layer.key_dim + layer.value_dim) for layer in layers)
+        vector: Callable[[int], int] = getattr(self.engines.stepper(), "vector_bytes", lambda size: 4 * size)
+        return sum(tokens * each.kv_heads * (vector(each.key_dim) + vector(each.value_dim)) for each in layers)
 
     def prepare(self, item: str) -> PreparedInput:
         ids = self.prompt_ids(item)
@@ -222,3 +264,8 @@ class LanguageModel(GeneratingPredictor, task=Lm):
     def max_read(self) -> int:
         length: int = self.config.model.length
         return length
+
+
+def start_reading(stepper: Any, window: int | None) -> Any:
+    """The state of an engine or of the network before the first token."""
+    return stepper.start() if window is None else stepper.start(window=window)

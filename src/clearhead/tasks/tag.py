@@ -172,7 +172,7 @@ class Tagger(Predictor, task=Tag):
         tags: list[list[str]] = [[] for _ in parts]
         rows = [part for _, part in parts]
         for indices in padded_batches(rows, BATCH):
-            best = self.network(word_tensor([rows[i] for i in indices], self.tokenizer.pad)).argmax(-1)
+            best = self.engines.apply(word_tensor([rows[i] for i in indices], self.tokenizer.pad)).argmax(-1)
             for i, numbers in zip(indices, best.tolist(), strict=True):
                 tags[i] = [self.meta.labels[numbers[end]] for end in parts[i][1].ends]
         found: list[list[str]] = [[] for _ in texts]
@@ -200,5 +200,4 @@ class Tagger(Predictor, task=Tag):
         if rows := self.config.model.features:
             read = [Words(ids, [], word_features(self.tokenizer.pieces(ids), rows)) for ids in inputs.tolist()]
             inputs = word_tensor(read, self.tokenizer.pad)
-        vectors: Tensor = self.network.encoder(inputs)  # type: ignore[operator]
-        return vectors
+        return self.engines.encode(inputs)

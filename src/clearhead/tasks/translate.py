@@ -33,6 +33,7 @@ from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Workspace, read_dataset, train_tokenizer
 from clearhead.tasks.base.text import SourceToTextTask
 from clearhead.text import split_sentences
+from clearhead.text.scripts import is_without_spaces
 
 PART_SEED = 1 << 32  # between the seeds of two parts of one text: more than a stream has texts
 
@@ -97,16 +98,20 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
 
     def __init__(self, config: Config[TranslateModel], workspace: Workspace):
         dataset = read_dataset(config, "pairs", workspace)
-        train: Sequence[Pair] = list(dataset.train)
+        train, held_out = _filled(dataset.train), _filled(dataset.validation)
         texts = (text for pair in train for text in (pair.source, pair.target))
         self.config = config
         self.tokenizer = train_tokenizer(config, workspace, texts)
-        self.train, self.held_out = self._part(train), self._part(list(dataset.validation))
+        self.train, self.held_out = self._part(train), self._part(held_out)
         p99 = math.ceil(np.quantile([len(ids) for ids in self.train.sources], 0.99))
         sizes = Sizes(vocabulary=len(self.tokenizer), pad=self.tokenizer.pad)
         self.meta = ModelMeta(sizes, p99_source_length=p99)
-        if dropped := len(train) - len(self.train.pairs):
-            self.notes = (f"{dropped:,} pairs of {config.data.max_length} tokens or more are left out",)
+        longest, both = config.data.max_length, list(dataset.train) + list(dataset.validation)
+        reasons = {
+            "pairs without a text on one side": len(both) - len(train) - len(held_out),
+            f"pairs of {longest} tokens or more (data.max_length)": len(train) - len(self.train.pairs),
+        }
+        self.notes = tuple(f"{count:,} {what} are left out" for what, count in reasons.items() if count)
 
     def _part(self, pairs: Sequence[Pair]) -> PairPart:
         """Tokenize, and keep the pairs that are short enough."""
@@ -116,7 +121,8 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
         targets = self.tokenizer.encode_batch([pair.target for pair in pairs])
         kept = [i for i in range(len(pairs)) if max(len(sources[i]), len(targets[i])) < longest]
         if not kept:
-            raise DataError(f"has no pair shorter than {longest} tokens in a part", path=self.config.data.path)
+            message = f"has no pair shorter than {longest} tokens in a part; split the texts or raise data.max_length"
+            raise DataError(message, path=self.config.data.path)
         return PairPart([pairs[i] for i in kept], [sources[i] for i in kept], [targets[i] for i in kept])
 
     def lengths(self, part: PairPart) -> list[tuple[int, int]]:
@@ -139,7 +145,9 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
         written = self.share.merge(self.translate(model, list(self.share.mine(self.held_out.sources[some]))))
         references = [pair.target for pair in pairs]
         sample = f"{pairs[0].source} → {written[0]}"
-        return (bleu(written, references), chrf(written, references), exact_match(written, references)), sample
+        counted = "char" if is_without_spaces(references) else "13a"  # characters where words cannot be told apart
+        words = bleu(written, references, tokenize=counted)
+        return (words, chrf(written, references), exact_match(written, references)), sample
 
     def translate(self, model: Any, sources: Sequence[list[int]]) -> list[str]:
         """The best translation that is found of each source."""
@@ -160,6 +168,11 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     @classmethod
     def card_rows(cls, config: AnyConfig) -> Iterator[tuple[str, str]]:
         yield "search", f"beams: {config.train.beam}"
+
+
+def _filled(pairs: Iterable[Pair]) -> list[Pair]:
+    """Those with a text on both sides."""
+    return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
 
 
 @dataclass(frozen=True)

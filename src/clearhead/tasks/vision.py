@@ -34,6 +34,7 @@ from clearhead.tasks.base.images import (
     normalise,
     scaled_size,
     scaling_note,
+    scaling_of,
     sizes_of,
 )
 from clearhead.tasks.base.labels import Classification, LabelTask, classifications, known_labels, numbered
@@ -110,11 +111,10 @@ class Vision(LabelTask[VisionModel]):
         self.config = config
         files = [each.image for each in train]
         workspace.on_phase("loading the images")
-        self.images = load_images(
-            files, like=expected(workspace.meta), size=config.data.image_size, counted=workspace.counted
-        )
+        how: dict[str, Any] = {"counted": workspace.counted, "scaling": scaling_of(config.data)}
+        self.images = load_images(files, like=expected(workspace.meta), size=config.data.image_size, **how)
         self.notes = scaling_note(files, self.images)
-        self.held_out_images = load_images([each.image for each in held_out], self.images, counted=workspace.counted)
+        self.held_out_images = load_images([each.image for each in held_out], self.images, **how)
         labels = known_labels((each.label for each in train), workspace, config.data.path)
         self.labels = numbered((each.label for each in train), labels, config.data.path)
         self.held_out_labels = numbered((each.label for each in held_out), labels, config.data.path)

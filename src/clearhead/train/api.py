@@ -48,7 +48,7 @@ def train(
     config, own = load_settings(task, size), Own.of(model, tokenizer)
     changes = assignments(config, settings)
     if model is not None:
-        changes = _for_own_model(changes)
+        changes = _for_own_model(changes, config)
     run = default_out(config) if out is None else Path(out)
     with remove_on_failure(run):
         if data is not None:
@@ -73,12 +73,13 @@ def assignments(config: AnyConfig, settings: Mapping[str, Any]) -> list[str]:
     return changes
 
 
-def _for_own_model(changes: list[str]) -> list[str]:
-    """The settings for a network of another class: recipes know the rates of ours only."""
+def _for_own_model(changes: list[str], config: AnyConfig) -> list[str]:
+    """The settings for a network of another class: recipes know the rates of ours only, and it reads ids alone."""
     given = {change.partition("=")[0] for change in changes}
     if "train.adapter" in given:
         raise ConfigError("train.adapter cannot be combined with model=: an adapter belongs to a saved model of ours")
-    return changes if "train.optimizer" in given else [*changes, "train.optimizer=adamw"]
+    usual = {"train.optimizer": "adamw", **({"model.features": 0} if hasattr(config.model, "features") else {})}
+    return [*changes, *(assignment(name, value) for name, value in usual.items() if name not in given)]
 
 
 def _written(data: Any, task: str, run: Path) -> Path:

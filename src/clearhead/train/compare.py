@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMATS = (".svg", ".png", ".pdf")
 LOWER_IS_BETTER = ("perplexity", "bits per character")
-NOT_SCORES = ("step", "part", "loss", "sample")
+NOT_SCORES = ("step", "part", "loss", "sample", "confusion")
 
 
 @dataclass(frozen=True)

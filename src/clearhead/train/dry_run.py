@@ -37,32 +37,42 @@ class Estimate:
     seconds_per_step: float
     evaluations: int
     evaluation_minutes: float  # of all evaluations
+    preparation_minutes: float  # of reading, training the tokenizer and encoding
     max_minutes: float | None  # the time limit
 
     @property
     def minutes(self) -> float:
         """The time of the whole training."""
-        needed = self.steps * self.seconds_per_step / 60 + self.evaluation_minutes
+        needed = self.preparation_minutes + self.steps * self.seconds_per_step / 60 + self.evaluation_minutes
         return needed if self.max_minutes is None else min(needed, self.max_minutes)
 
 
 def estimate(
-    config: AnyConfig, note: Callable[[str], None] = lambda _text: None, dataset: AnyDataset | None = None
+    config: AnyConfig,
+    note: Callable[[str], None] = lambda _text: None,
+    dataset: AnyDataset | None = None,
+    reading: float = 0.0,
 ) -> Estimate:
-    """Run a few steps and an evaluation in a temporary folder; `dataset` is the data if it was read before."""
+    """Run a few steps and an evaluation in a temporary folder.
+
+    `dataset` is the data if it was read before, and `reading` are the seconds that this took.
+    """
     steps: list[Step] = []
+    start = time.perf_counter()
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         callbacks = Callbacks(on_step=lambda step, _: steps.append(step), on_note=note)
         trainer = make_trainer(Run(Path(folder)), config, callbacks, dataset=dataset)
+        preparation = reading + time.perf_counter() - start
         batches = trainer.cursor.forever()
         with kept_for_backward() as kept:
             trainer.update(list(islice(batches, 1)))
         while len(steps) <= TIMED and sum(step.seconds for step in steps[1:]) < ENOUGH:
             trainer.update(list(islice(batches, config.train.accumulate)))
+        last_in_usual = trainer.task.full_evaluation_cost()  # the last evaluation takes as long as so many others
         trainer.task.max_scored = min(SCORED, trainer.task.max_scored or SCORED)
         start = time.perf_counter()
         trainer.task.evaluate(trainer.model, trainer.device.torch_device)
-        evaluation = time.perf_counter() - start
+        last = (time.perf_counter() - start) * trainer.task.full_evaluation_cost()
     timed = steps[1:]
     seconds = sum(step.seconds for step in timed) / len(timed)
     return Estimate(
@@ -70,7 +80,8 @@ def estimate(
         memory=_memory(trainer, kept),
         steps=(count := _steps(config, seconds)),
         evaluations=(evaluations := _evaluations(config, count)),
-        evaluation_minutes=evaluations * evaluation / 60,
+        evaluation_minutes=(last + (evaluations - 1) * last / last_in_usual) / 60,
+        preparation_minutes=preparation / 60,
         max_minutes=config.train.max_minutes,
         unit=trainer.task.unit,
         per_step=sum(step.tokens for step in timed) / len(timed),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,15 +13,16 @@ import torch
 from torch import nn
 
 from clearhead.data.dataset import read
+from clearhead.data.memory import write_examples
 from clearhead.errors import ConfigError
-from clearhead.run import Run
+from clearhead.run import DATA, Run
 from clearhead.tasks import TASKS, run_config
 from clearhead.tasks.base.in_context import FORMAT, Shots, continuation_logprobs, draw_shots
 from clearhead.tasks.base.metrics import accuracy, confusion_matrix
 from clearhead.tasks.base.network import load_network
 from clearhead.tasks.base.own import NOTHING, Own
 from clearhead.tasks.base.predictor import load
-from clearhead.tasks.base.task import Evaluation, Task, Workspace
+from clearhead.tasks.base.task import Evaluation, Task, Workspace, read_dataset
 from clearhead.train.device import Device
 
 
@@ -73,20 +74,28 @@ class Detailed(Evaluation):
 
 def evaluate(
     run: str | Path,
-    data: str | None = None,
+    data: Any = None,
     note: Callable[[str], None] = lambda _text: None,
     own: Own = NOTHING,
 ) -> Detailed:
-    """Score the finished model of a run on its validation part, or on every example of other data of the same kind."""
+    """Score the finished model of a run on its validation part, or on every example of other data of the same kind.
+
+    `data` is what `clearhead.train` takes; Python data is written to a temporary folder.
+    """
     place = Run.open(Path(run))
     config = run_config(place)
     network, meta = load_network(place, config, own)
-    if data is not None:
-        config = config.model_copy(update={"data": config.data.model_copy(update={"path": data})})
     # Where it was trained may not be here.
     device = Device.choose(config.train.model_copy(update={"device": "auto"}), note).torch_device
     with _folder(place, data) as folder:
         workspace = Workspace(folder, own.tokenizer or place.load_tokenizer(), meta, whole=data is not None)
+        if data is not None:
+            kind, is_path = TASKS[config.task].data_kind, isinstance(data, str | Path)
+            path = str(data) if is_path else str(write_examples(_parts(data), kind, folder / DATA))
+            config = config.model_copy(update={"data": config.data.model_copy(update={"path": path})})
+            workspace = replace(workspace, dataset=read_dataset(config, kind, workspace))
+            if is_path and workspace.dataset is not None and workspace.dataset.columns:
+                note(f"{path}: {workspace.dataset.columns}")
         task = TASKS[config.task](config, workspace)
         task.use_full_evaluation()
         for text in task.notes:
@@ -159,8 +168,8 @@ def _later(on_progress: Callable[[int, int], None], turn: int, turns: int) -> Ca
     return lambda done, total: on_progress(turn * total + done, turns * total)
 
 
-def save_shots_figure(evaluations: Sequence[InContext], path: Path) -> None:
-    """Draw accuracy against the number of examples."""
+def save_shots_figure(evaluations: Sequence[InContext], path: Path, model: str) -> None:
+    """Draw the accuracy of a model against the number of examples."""
     from clearhead.look.render.figure import COLOURS, PAGE, Figure, new_figure
 
     counts = [str(each.shots) for each in evaluations]
@@ -169,18 +178,26 @@ def save_shots_figure(evaluations: Sequence[InContext], path: Path) -> None:
         values = [100 * each.scores[0].value for each in evaluations]
         axes.plot(counts, values, marker="o", color=COLOURS[0])
         axes.set(xlabel="examples in the prompt", ylabel="accuracy (%)")
+        axes.set_title(
+            f"{Path(model).name} on {evaluations[0].data}, {len(evaluations[0].predicted):,} texts", loc="left"
+        )
         axes.spines[["top", "right"]].set_visible(False)
     Figure(fig).save(path)
 
 
 @contextmanager
-def _folder(run: Run, data: str | None) -> Iterator[Path]:
+def _folder(run: Run, data: Any) -> Iterator[Path]:
     """The run's checkpoint folder with its prepared data, or a temporary one for other data."""
     if data is None and run.checkpoints.is_dir():
         yield run.checkpoints
         return
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         yield Path(folder)
+
+
+def _parts(data: Any) -> Mapping[str, Any]:
+    """Python data as a dict of parts."""
+    return data if isinstance(data, Mapping) and "train" in data else {"train": data}
 
 
 def _confusion(task: Task[Any], network: nn.Module, labels: tuple[str, ...]) -> Confusion | None:

@@ -45,6 +45,7 @@ from clearhead.train.optimizers import (
 from clearhead.train.schedules import Progress, factor
 
 MIN_STEPS = 10  # between two evaluations that are evenly spread
+NORM_EVERY = 10  # steps between two norms of the weights
 RESERVE = 0.05  # of the time limit, for the last evaluation
 
 
@@ -190,6 +191,7 @@ class Trainer:
             raise RunError(self._diverged(float(loss)))
 
         # Clip the norm of all gradients together.
+        norm = None
         if config.clip is not None:
             norm = full_tensor(nn.utils.get_total_norm(gradients))
             if norm > config.clip:
@@ -205,7 +207,8 @@ class Trainer:
         seconds = group.broadcast(time.perf_counter() - start)
         self.progress.elapsed += seconds
         self.training_seconds += seconds
-        self._log_step(Step(self.step, float(loss), rate, int(tokens), seconds, self.task.unit))
+        step = Step(self.step, float(loss), rate, int(tokens), seconds, self.task.unit)
+        self._log_step(step, {**({} if norm is None else {"gradient_norm": float(norm)}), **self._weight_norm()})
 
     def _local_batch(self, examples: Examples) -> tuple[Batch, int]:
         """This process's rows of a batch and the weight 1; if there are none, a dummy row with weight 0."""
@@ -227,10 +230,16 @@ class Trainer:
         saved = checkpoints.saved(self.run.checkpoints)
         return f"{saved[0].name} is kept" if saved else "no checkpoint was written yet"
 
-    def _log_step(self, step: Step) -> None:
+    def _weight_norm(self) -> dict[str, float]:
+        """The norm of all weights together, now and then: it changes slowly."""
+        if self.step % NORM_EVERY:
+            return {}
+        return {"weight_norm": float(full_tensor(nn.utils.get_total_norm([each.detach() for each in self.weights])))}
+
+    def _log_step(self, step: Step, norms: Mapping[str, float]) -> None:
         if self.group.is_main:
             record = {"step": step.step, "part": "train", "loss": step.loss, "rate": step.rate, "tokens": step.tokens}
-            append_line(self.metrics, record)
+            append_line(self.metrics, {**record, **norms})
             # Times differ in every run, so they have their own file; a step repeated after a resume is in it twice.
             append_line(self.run.path / "times.jsonl", {"step": step.step, "seconds": self.progress.elapsed})
         self.callbacks.on_step(step, self.progress)
@@ -251,7 +260,10 @@ class Trainer:
         self.waited = 0 if value > self.best else self.waited + 1
         self.best, self.evaluated = max(self.best, value), self.step
         if self.group.is_main:
-            append_line(self.metrics, {"step": self.step, "part": "validation", **evaluation.record()})
+            record = {"step": self.step, "part": "validation", **evaluation.record()}
+            if (confusion := self.task.confusion()) is not None:
+                record["confusion"] = confusion
+            append_line(self.metrics, record)
         self.callbacks.on_evaluation(self.step, evaluation)
         seconds = self.group.broadcast(time.perf_counter() - start)
         self.progress.elapsed += seconds

@@ -10,8 +10,9 @@ from clearhead.errors import ConfigError, nearest
 BEFORE = ("model.placement=before", "model.norm=layer", "model.bias=true")
 ENCODER = (
     *("model.placement=after", "model.norm=layer", "model.bias=true", "model.positions=learned"),
-    *("model.feed_forward=gelu", "model.embedding_norm=true", "model.ngrams=1", "tokenizer.kind=wordpiece"),
+    *("model.feed_forward=gelu", "model.embedding_norm=true", "tokenizer.kind=wordpiece"),
 )
+TOKENS_ALONE = ("model.ngrams=1", "model.features=0")
 BYTES = "tokenizer.kind=bytes"  # every text has tokens, and llama.cpp cuts it alike
 
 PRESETS: dict[str, dict[str, tuple[str, ...]]] = {  # name: its settings for each task
@@ -24,9 +25,9 @@ PRESETS: dict[str, dict[str, tuple[str, ...]]] = {  # name: its settings for eac
     "gpt2": {"lm": (*BEFORE, "model.positions=learned", "model.feed_forward=gelu_tanh", BYTES)},
     "neox": {"lm": (*BEFORE, "model.positions=rotary", "model.feed_forward=gelu", BYTES)},
     "bert": {
-        "classify": (*ENCODER, "model.pool=class", "model.pool_transform=tanh"),
-        "tag": ENCODER,
-        "masked_lm": (*ENCODER[:-2], ENCODER[-1], "model.output_transform=gelu", "model.output_bias=true"),
+        "classify": (*ENCODER, *TOKENS_ALONE, "model.pool=class", "model.pool_transform=tanh"),
+        "tag": (*ENCODER, *TOKENS_ALONE),
+        "masked_lm": (*ENCODER, "model.output_transform=gelu", "model.output_bias=true"),
     },
     "marian": {
         "translate": (

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from clearhead.config import TokenizerConfig
-from clearhead.data.examples import Parts, Pixels, split_by_hash
+from clearhead.data.examples import Parts, Pixels, split_by_hash, with_known_classes
 from clearhead.data.files import files_in, folders_in, is_documentation, part_name, sort_into_parts, suffix
 from clearhead.data.source import Source
 from clearhead.errors import DataError
@@ -90,7 +90,7 @@ class Reader(ABC):
 
     def split(self, examples: Any, share: float | None) -> tuple[Any, Any]:
         """The training and validation side, where the source has no validation part."""
-        return split_by_hash(examples, share, self.identity)
+        return with_known_classes(*split_by_hash(examples, share, self.identity), self.identity, self.classes)
 
     def running_text(self, source: Source) -> Parts[Any] | None:
         """The text of a source for a language model; None if it is simply the content of the files."""

@@ -1,7 +1,8 @@
 """Captioned images: a table of image names and sentences beside a folder of images.
 
 `captions.tsv` has `name.jpg<TAB>sentence`, or `name.jpg#0<TAB>sentence` where an image has several; `train.txt` and
-`dev.txt` may list the images of each part, and an image in no list belongs to neither.
+`dev.txt` may list the images of each part, and an image in no list belongs to neither. A JSON file may have both, as
+Karpathy's splits have them (images with sentences) or as COCO has them (images and annotations).
 """
 
 from __future__ import annotations
@@ -9,15 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from clearhead.config import TokenizerConfig
 from clearhead.data import lint
 from clearhead.data.examples import Captioned, Parts, Pixels
-from clearhead.data.files import PICTURES, bare_name, files_in, folders_in, lines, part_name, sort_into_parts, suffix
+from clearhead.data.files import (
+    PICTURES,
+    TABLES,
+    Preview,
+    bare_name,
+    files_in,
+    folders_in,
+    is_documentation,
+    lines,
+    part_name,
+    sort_into_parts,
+    suffix,
+)
 from clearhead.data.images import image_digest
 from clearhead.data.readers import READERS, Certainty, Detected, Reader
 from clearhead.data.source import ReadOptions, Source
-from clearhead.data.tables import CAPTION, IMAGE, TEXT, Table
+from clearhead.data.tables import CAPTION, IMAGE, TEXT, Table, are_classes, read_json
 from clearhead.errors import DataError
 
 Grouped = dict[str, list[tuple[int, str]]]  # image name -> (line, caption)
@@ -34,15 +48,20 @@ class CaptionReader(Reader):
 
     def can_read(self, source: Source) -> Detected | None:
         if source.is_folder:
-            tables = _caption_files(source.path)
-            return Detected(f"a table of captions, {tables[0].name}", Certainty.NAMED) if tables else None
+            found = _caption_files(source)
+            return Detected(f"a table of captions, {found[0].name}", Certainty.NAMED) if found else None
+        if source.is_file and _document_of(source.path, source.options.encoding):
+            return Detected("images with their captions", Certainty.CERTAIN)
         if source.is_file and source.is_table() and names_images(source.table()):
             return Detected("a column of image names beside one of sentences", Certainty.NAMED)
         return None
 
     def read(self, source: Source) -> Parts[list[Captioned]]:
         folder = source.path if source.is_folder else source.path.parent
-        table = source.table(_captions_file(folder) if source.is_folder else source.path)
+        file = _captions_file(source) if source.is_folder else source.path
+        if document := _document_of(file, source.options.encoding):
+            return _from_document(document, folder, file)
+        table = source.table(file)
         grouped = _group(table, source.options)
         lists = [entry for entry in files_in(folder) if suffix(entry) == ".txt" and entry != table.path]
         parts = sort_into_parts(lists)
@@ -75,15 +94,81 @@ def names_images(table: Table) -> bool:
     return bool(values) and sum(map(_looks_like_image, values)) > 0.9 * len(values)
 
 
-def _caption_files(folder: Path) -> list[Path]:
-    """The tables of captions by their names: `captions.tsv.gz`, `captions.txt`."""
-    return [entry for entry in files_in(folder) if Path(bare_name(entry)).stem == "captions"]
+def _has_captions(table: Table) -> bool:
+    """Whether a table names images, and has sentences beside them and not their classes."""
+    return names_images(table) and not are_classes(table.values(_columns(table, ReadOptions())[1]))
 
 
-def _captions_file(folder: Path) -> Path:
-    if found := _caption_files(folder):
+def _caption_files(source: Source) -> list[Path]:
+    """The captions of a folder: by their name (`captions.tsv.gz`, `captions.txt`), else by what they hold."""
+    files = files_in(source.path)
+    if named := [entry for entry in files if Path(bare_name(entry)).stem == "captions"]:
+        return named
+    encoding = source.options.encoding
+    if found := [entry for entry in files if _document_of(entry, encoding)]:
+        return found
+    if not _has_pictures(source.path):
+        return []
+    tables = [entry for entry in files if suffix(entry) in TABLES and not is_documentation(entry)]
+    return [entry for entry in tables if _has_captions(source.table(entry))]
+
+
+def _captions_file(source: Source) -> Path:
+    if found := _caption_files(source):
         return found[0]
-    raise DataError("holds no captions.tsv beside its images", path=folder)
+    raise DataError("holds no captions.tsv beside its images", path=source.path)
+
+
+def _has_pictures(folder: Path) -> bool:
+    """Whether a folder, or one in it, has pictures."""
+    places = (folder, *folders_in(folder))
+    return any(entry.suffix.lower() in PICTURES for place in places for entry in files_in(place))
+
+
+def _document_of(file: Path, encoding: str) -> dict[str, Any] | None:
+    """A JSON file with a list of images and their captions; None if a file is not one."""
+    if suffix(file) != ".json" or not file.is_file():
+        return None
+    value = read_json(file, encoding) if _begins_with_object(file, encoding) else None
+    images = value.get("images") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(images, list) or not images:
+        return None
+    is_karpathy = isinstance(images[0], dict) and "sentences" in images[0]
+    return value if is_karpathy or isinstance(value.get("annotations"), list) else None
+
+
+def _begins_with_object(file: Path, encoding: str) -> bool:
+    """Whether the first line begins an object and does not end it: a document of these kinds has no second object."""
+    first = next((line for _, line in Preview(file, encoding).head(1)), "").strip()
+    return first.startswith("{") and (first == "{" or '"images"' in first)
+
+
+def _from_document(value: dict[str, Any], folder: Path, file: Path) -> Parts[list[Captioned]]:
+    """The examples of Karpathy's or COCO's form; `split` sorts the images into parts where they have one."""
+    grouped: Grouped = {}
+    parts: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+    by_id: dict[Any, str] = {}
+    try:
+        for number, image in enumerate(value["images"], start=1):
+            name = str(Path(image.get("filepath", "")) / (image.get("filename") or image["file_name"]))
+            by_id[image.get("id", number)] = name
+            grouped[name] = [(number, _sentence(each)) for each in image.get("sentences", ())]
+            part = "train" if image.get("split") == "restval" else part_name(Path(image.get("split", "train")))
+            parts[part or "train"].append(name)
+        for number, each in enumerate(value.get("annotations", ()), start=1):
+            grouped[by_id[each["image_id"]]].append((number, each["caption"]))
+    except (KeyError, TypeError, AttributeError) as problem:
+        raise DataError(f"has an image or a caption without {problem}", path=file) from None
+    train, held_out = (
+        [name for name in names if grouped[name]] for names in (parts["train"], parts["validation"] or parts["test"])
+    )
+    if not train:
+        raise DataError("has no image with a caption to train on", path=file)
+    return Parts(_captioned(grouped, train, folder, file), _captioned(grouped, held_out, folder, file) or None)
+
+
+def _sentence(given: Any) -> str:
+    return given if isinstance(given, str) else given.get("raw") or " ".join(given["tokens"])
 
 
 def _looks_like_image(name: str) -> bool:
@@ -94,14 +179,20 @@ def _image_column(table: Table, options: ReadOptions) -> int:
     return table.column(options.source) if options.source else table.find(IMAGE) or 0
 
 
+def _columns(table: Table, options: ReadOptions) -> tuple[int, int]:
+    """The columns of the image and of its caption: as the user chose, by name, else the first two."""
+    image = _image_column(table, options)
+    by_name = table.find(CAPTION | TEXT)
+    other = by_name if by_name not in (None, image) else next(index for index in range(table.width) if index != image)
+    assert other is not None
+    return image, table.column(options.target) if options.target else other
+
+
 def _group(table: Table, options: ReadOptions) -> Grouped:
     """The captions of each image, in the order of the file."""
     if table.width < 2:
         raise DataError("has one column where an image and a caption are expected", path=table.path)
-    image = _image_column(table, options)
-    by_name = table.find(CAPTION | TEXT)
-    other = by_name if by_name not in (None, image) else next(index for index in range(table.width) if index != image)
-    caption = table.column(options.target) if options.target else other
+    image, caption = _columns(table, options)
     grouped: Grouped = {}
     for line, (name, text) in table.rows(image, caption):
         grouped.setdefault(_NUMBER.sub("", name.strip()), []).append((line, text))
@@ -117,9 +208,17 @@ def _listed(files: Sequence[Path], grouped: Grouped, encoding: str) -> list[str]
     return listed
 
 
+def _image_folder(folder: Path, names: Sequence[str]) -> Path:
+    """Where the images are: in `images`, beside the table, or in another folder there that has the first of them."""
+    inner = folders_in(folder)
+    usual = next((entry for entry in inner if entry.name.lower() == "images"), folder)
+    return next((place for place in (usual, folder, *inner) if names and (place / names[0]).is_file()), usual)
+
+
 def _captioned(grouped: Grouped, names: Iterable[str], folder: Path, table: Path) -> list[Captioned]:
     """One example for each image; every image file must exist."""
-    images = next((entry for entry in folders_in(folder) if entry.name.lower() == "images"), folder)
+    names = list(names)
+    images = _image_folder(folder, names)
     found = {name: images / name for name in names}
     missing = [name for name, path in found.items() if not path.is_file()]
     if missing:

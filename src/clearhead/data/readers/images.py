@@ -5,15 +5,18 @@ Image files stay closed until their pixels are needed, so a dataset of any size 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from clearhead.data.examples import Parts, Picture, Pixels
-from clearhead.data.files import PICTURES, bare_name, files_in, folders_in, part_name, sort_into_parts, suffix
+from clearhead.data.files import PICTURES, TABLES, bare_name, files_in, folders_in, part_name, sort_into_parts, suffix
 from clearhead.data.images import image_digest, read_idx, read_npz
 from clearhead.data.readers import READERS, Certainty, Detected, Reader
 from clearhead.data.source import Source
 from clearhead.errors import DataError
+
+_UNREADABLE = frozenset({".heic", ".heif", ".avif", ".svg", ".raw", ".cr2", ".nef", ".dng", ".psd"})
 
 
 @READERS.register("images")
@@ -30,10 +33,18 @@ class ImageReader(Reader):
         if arrays := array_files(source.path):
             return Detected(f"pictures as arrays, {arrays[0].name}", Certainty.NAMED)
         classes = class_folders(source.path).train
+        tables = [entry.name for entry in files_in(source.path) if suffix(entry) in TABLES]
+        if len(classes) == 1 and tables and next(_pictures_in(classes[0]), None):
+            message = f"has all pictures in one folder, and a table {tables[0]} whose labels are not read"
+            raise DataError(f"{message}; put the pictures of each class in a folder named after it", path=source.path)
         if any(next(_pictures_in(folder), None) for folder in classes):
             return Detected(f"pictures in one folder for each of {len(classes)} classes", Certainty.NAMED)
         if not classes and next(_pictures_in(source.path), None):
             raise _without_classes(source.path)
+        if found := _unreadable(source.path):
+            raise DataError(
+                f"has pictures only as {' and '.join(found)}; convert them to JPEG or PNG", path=source.path
+            )
         return None
 
     def read(self, source: Source) -> Parts[list[Picture]]:
@@ -47,6 +58,13 @@ class ImageReader(Reader):
         if not train:
             raise _without_classes(source.path)
         return Parts(train, None if folders.validation is None else _from_folders(folders.validation))
+
+    def columns(self, source: Source) -> str:
+        found = _unreadable(source.path) if source.is_folder else None
+        if not found:
+            return ""
+        listed = " and ".join(f"{count:,} {name}" for name, count in found.items())
+        return f"{listed} files are not read; convert them to JPEG or PNG"
 
     def identity(self, example: Picture) -> bytes:
         return image_digest(example.image)
@@ -75,8 +93,13 @@ def is_array_file(path: Path) -> bool:
 
 
 def class_folders(path: Path) -> Parts[list[Path]]:
-    """The folders with the pictures of one class each, under `train/` and `val/` if these exist."""
+    """The folders with the pictures of one class each, under `train/` and `val/` if these exist.
+
+    A folder around all of these, as an archive may have one, is passed over.
+    """
     folders = folders_in(path)
+    if len(folders) == 1 and not files_in(path) and folders_in(folders[0]) and part_name(folders[0]) != "train":
+        return class_folders(folders[0])
     inside = {folder: folders_in(folder) for folder in folders}
     parts = sort_into_parts(folder for folder in folders if inside[folder])  # a class may be called train, too
     if not parts.train or part_name(parts.train[0]) != "train":
@@ -86,7 +109,19 @@ def class_folders(path: Path) -> Parts[list[Path]]:
 
 
 def _pictures_in(folder: Path) -> Iterator[Path]:
-    return (entry for entry in files_in(folder) if entry.suffix.lower() in PICTURES)
+    """The pictures of a folder; where it has none itself, those of the folders in it."""
+    here = [entry for entry in files_in(folder) if entry.suffix.lower() in PICTURES]
+    yield from here
+    for inner in () if here else folders_in(folder):
+        yield from (entry for entry in files_in(inner) if entry.suffix.lower() in PICTURES)
+
+
+def _unreadable(folder: Path) -> Counter[str]:
+    """How many files there are of each kind of picture that cannot be read, in the folder and below `train/`."""
+    inner = folders_in(folder)
+    places = [folder, *inner, *(each for part in inner if part_name(part) for each in folders_in(part))]
+    suffixes = (entry.suffix.lower() for place in places for entry in files_in(place))
+    return Counter(ending for ending in suffixes if ending in _UNREADABLE)
 
 
 def _from_folders(folders: Sequence[Path]) -> list[Picture]:

@@ -1,4 +1,6 @@
-"""Labelled text: a table with a label and a text column in either order, or lines that begin with their label."""
+"""Labelled text: a table with a label and a text column in either order, lines that begin with their label, or a folder
+of text files for each label.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ from pathlib import Path
 
 from clearhead.data import lint
 from clearhead.data.examples import Labelled, Parts, folded
-from clearhead.data.files import TABLES, lines
-from clearhead.data.readers import READERS, Detected, Reader, find_parts
-from clearhead.data.readers.text import TextInMemory
+from clearhead.data.files import TABLES, blocks, files_in, lines
+from clearhead.data.readers import READERS, Certainty, Detected, Reader, data_files, find_parts
+from clearhead.data.readers.images import class_folders
+from clearhead.data.readers.text import TextInMemory, is_text_file
 from clearhead.data.source import ReadOptions, Source
 from clearhead.data.tables import LABEL, SOURCE, TEXT, Table, are_classes, printable
 from clearhead.errors import DataError
@@ -27,6 +30,10 @@ class LabelledReader(Reader):
     suffixes = TABLES
 
     def can_read(self, source: Source) -> Detected | None:
+        if source.is_folder:
+            classes = text_folders(source.path).train
+            few = f"text files in one folder for each of {len(classes)} labels"
+            return Detected(few, Certainty.NAMED) if classes else None
         if not source.is_file:
             return None
         if not source.is_table():
@@ -44,12 +51,18 @@ class LabelledReader(Reader):
         return None
 
     def read(self, source: Source) -> Parts[list[Labelled]]:
+        if source.is_folder and (folders := text_folders(source.path)).train:
+            held_out = None if folders.validation is None else _from_folders(folders.validation, source)
+            return Parts(_from_folders(folders.train, source), held_out)
         parts = find_parts(source.path)
         first = source.table(parts.train[0]) if source.is_table(parts.train[0]) else None
         train = _read_files(source, parts.train, first)
         return Parts(train, None if parts.validation is None else _read_files(source, parts.validation, first))
 
     def columns(self, source: Source) -> str:
+        if source.is_folder and (folders := text_folders(source.path).train):
+            names = [printable(folder.name) for folder in folders]
+            return f"the label is the folder of a file: {', '.join(names[:8])}{', …' * (len(names) > 8)}"
         file = find_parts(source.path).train[0]
         if not source.is_table(file):
             return ""
@@ -83,13 +96,34 @@ class LabelledReader(Reader):
             yield "no label"
 
 
+def text_folders(path: Path) -> Parts[list[Path]]:
+    """The folders with the text files of one label each, under `train/` and `test/` if these exist; else none."""
+    if data_files(path):
+        return Parts([], None)
+    found = class_folders(path)
+    if len(found.train) < 2 or not all(any(map(is_text_file, files_in(folder))) for folder in found.train):
+        return Parts([], None)
+    return found
+
+
+def _from_folders(folders: Sequence[Path], source: Source) -> list[Labelled]:
+    return [
+        Labelled("".join(blocks(file, source.options.encoding)).strip(), folder.name)
+        for folder in folders
+        for file in files_in(folder)
+        if is_text_file(file)
+    ]
+
+
 def label_column(table: Table) -> int | None:
     """The column with the classes: by its name, else the one with the fewest different values, if they are few."""
     by_name = table.find(LABEL)
     if by_name is not None or table.width < 2:
         return by_name
     candidates = [index for index in range(table.width) if are_classes(table.values(index))]
-    return min(candidates, key=lambda index: len(set(table.values(index))), default=None)
+    different = {index: len(set(table.values(index))) for index in candidates}
+    several = {index: count for index, count in different.items() if count > 1}  # a file may be sorted by its label
+    return min(several or different, key=different.__getitem__, default=None)
 
 
 def text_and_label(table: Table, options: ReadOptions) -> tuple[int, int]:
@@ -98,7 +132,9 @@ def text_and_label(table: Table, options: ReadOptions) -> tuple[int, int]:
     label = table.column(options.target) if options.target else label_column(table)
     if label is None and text is not None and table.width == 2:
         label = 1 - text
-    if label is None or table.width < 2:
+    if table.width < 2:
+        raise DataError(f"has one column, {table.listed_names()}; a text and its label need two", path=table.path)
+    if label is None:
         message = f"has no column that looks like labels (columns: {table.listed_names()})"
         advice = "choose the text with --source and the label with --target (data.source=… data.target=…)"
         raise DataError(f"{message}; {advice}", path=table.path)
@@ -150,6 +186,8 @@ def _label_lines(path: Path, encoding: str) -> Iterator[Labelled]:
         label, _, text = line.strip().partition(" ")
         if not text.strip():
             raise DataError("has one word where a label and a text are expected", path=path, line=number)
+        if text.startswith(_FASTTEXT):
+            raise DataError("has several labels, and a text can have one", path=path, line=number)
         yield Labelled(text.strip(), label.removeprefix(_FASTTEXT), number)
 
 

@@ -17,7 +17,7 @@ from clearhead.data.examples import Pair, Parts, folded
 from clearhead.data.files import TABLES, bare_name, files_in, lines, part_name, sort_into_parts
 from clearhead.data.readers import READERS, Certainty, Detected, Reader, find_parts
 from clearhead.data.source import ReadOptions, Source
-from clearhead.data.tables import SOURCE, TARGET, Table, is_language, printable
+from clearhead.data.tables import SOURCE, TARGET, Table, are_numbers, is_language, printable
 from clearhead.errors import ConfigError, DataError, nearest
 
 Side = TypeVar("Side", int, str)  # the index of a column, or a language
@@ -65,7 +65,7 @@ class PairFileReader(PairReader):
             return None
         table = pair_table(source, source.path)
         if indices := named_sides(table):
-            named = "columns named" if table.header or table.format == "jsonl" else "a file named after"
+            named = "columns named" if table.header or table.format in ("jsonl", "json") else "a file named after"
             reason = f"{named} {', '.join(printable(table.names[index]) for index in indices)}"
             return Detected(reason, Certainty.NAMED)
         if has_attribution(table):
@@ -91,8 +91,12 @@ class PairFileReader(PairReader):
             yield Pair(first, second, line)
 
     def columns(self, source: Source) -> str:
-        if source.is_aligned or (source.is_folder and aligned_files(source.path, source.options)):
-            return ""
+        if source.is_aligned:
+            first_file, second_file = source.paths
+            return f"the source is {first_file.name}, the target {second_file.name}"
+        if source.is_folder and (found := aligned_files(source.path, source.options)):
+            languages = _languages(source, found)
+            return f"the source is {languages[0]}, the target {languages[1]}; data.source=… data.target=… choose others"
         table = pair_table(source, find_parts(source.path).train[0])
         first, second = side_columns(table, source.options)
         sides = f"the source is column {table.name(first)}, the target column {table.name(second)}"
@@ -151,7 +155,13 @@ def side_columns(table: Table, options: ReadOptions) -> tuple[int, int]:
 
 
 def _likely_columns(table: Table) -> list[int]:
-    return named_sides(table) or ([0, 1] if table.width == 2 or has_attribution(table) else [])
+    """The columns of the two sides: by name, or those that are not numbers, if these are two."""
+    if named := named_sides(table):
+        return named
+    if has_attribution(table):
+        return [0, 1]
+    texts = [index for index in range(table.width) if table.width == 2 or not are_numbers(table.values(index))]
+    return texts if len(texts) == 2 else []
 
 
 def _two_sides(

@@ -11,9 +11,10 @@ from pathlib import Path
 from clearhead.config import TokenizerConfig
 from clearhead.data import lint
 from clearhead.data.examples import Tagged, folded
-from clearhead.data.files import Line, lines, suffix
-from clearhead.data.readers import READERS, Certainty, Detected, Reader
+from clearhead.data.files import Line, Preview, lines, suffix
+from clearhead.data.readers import READERS, Certainty, Detected, Reader, find_parts
 from clearhead.data.source import ReadOptions, Source
+from clearhead.data.tables import objects
 from clearhead.errors import ConfigError, DataError, nearest
 
 _HEADER = frozenset(
@@ -21,6 +22,9 @@ _HEADER = frozenset(
 )
 # The columns of Universal Dependencies' CoNLL-U, which begins its rows with a number instead of the word.
 _CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+_WORDS = ("tokens", "words")  # keys of JSON objects
+_TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos")
+_JSON = frozenset({".jsonl", ".ndjson", ".json"})
 _NO_WORD = re.compile(r"\d+[-.]\d+\t")  # CoNLL-U rows of multiword tokens and empty nodes: 1-2 and 1.1
 
 
@@ -36,11 +40,21 @@ class TaggedReader(Reader):
         if not source.is_file:
             return None
         rows = source.head()
+        if sides_of_objects(source, source.path) is not None:
+            return Detected("lists of words and of their tags", Certainty.CERTAIN)
+        if mark_of_tags([line for _, line in rows]):
+            return Detected("a tag after each word: word/TAG", Certainty.CERTAIN)
         if suffix(source.path) in self.suffixes or looks_tagged(rows):
             return Detected("words in columns with a blank line after each sentence", Certainty.CERTAIN)
         return None
 
     def read_file(self, source: Source, file: Path) -> Iterator[Tagged]:
+        if (keys := sides_of_objects(source, file)) is not None:
+            yield from _from_objects(file, source.options.encoding, *keys)
+            return
+        if mark := mark_of_tags([line for _, line in source.head(file)]):
+            yield from _from_marked(file, source.options.encoding, mark)
+            return
         layout = find_layout(source.head(file))
         if layout is None:
             raise DataError("is empty", path=file)
@@ -54,6 +68,21 @@ class TaggedReader(Reader):
             yield Tagged(words, tags, sentence[0][0])
         if not found:
             raise DataError("holds a header and no rows", path=file)
+
+    def columns(self, source: Source) -> str:
+        file = find_parts(source.path).train[0]
+        if (keys := sides_of_objects(source, file)) is not None:
+            return f"the words are {keys[0]}, their tags {keys[1]}"
+        if mark := mark_of_tags([line for _, line in source.head(file)]):
+            return f"the tag of a word is what stands after its last {mark}"
+        layout = find_layout(source.head(file))
+        if layout is None or layout.width < 3:
+            return ""
+        chosen = word_and_tag(layout, source.options, file)
+        names = layout.names or tuple(str(number + 1) for number in range(layout.width))
+        others = [name for index, name in enumerate(names) if index not in chosen]
+        word, tag = (names[index] for index in chosen)
+        return f"the word is column {word}, its tag column {tag} (not read: {', '.join(others)})"
 
     def identity(self, example: Tagged) -> bytes:
         return folded(" ".join(example.tokens))
@@ -74,6 +103,45 @@ class TaggedReader(Reader):
         yield from lint.text_problems(" ".join(example.tokens))
         if not all(example.tags):
             yield "a word without a tag"
+
+
+def mark_of_tags(rows: Sequence[str]) -> str:
+    """The mark in `the/DET cat/NOUN` or `the_DET cat_NOUN`, if every word has a tag and tags recur; else ""."""
+    for mark in "/_":
+        words = [word.rpartition(mark) for row in rows for word in row.split()]
+        tags = {tag for _, _, tag in words}
+        if all(word and tag for word, _, tag in words) and 1 < len(tags) <= len(words) / 4:
+            return mark
+    return ""
+
+
+def sides_of_objects(source: Source, file: Path) -> tuple[str, str] | None:
+    """The keys of words and tags, if a JSON file has both as lists; tags as the user chose, else the first found."""
+    if suffix(file) not in _JSON:
+        return None
+    first = next((values for _, values in objects(source.preview(file))), {})
+    lists = {key: value for key, value in first.items() if isinstance(value, list)}
+    words = next((key for key in (source.options.source, *_WORDS) if key in lists), None)
+    tags = next((key for key in (source.options.target, *_TAGS) if key in lists and key != words), None)
+    return None if words is None or tags is None else (words, tags)
+
+
+def _from_objects(file: Path, encoding: str, words: str, tags: str) -> Iterator[Tagged]:
+    for line, values in objects(Preview(file, encoding)):
+        tokens, labels = values.get(words), values.get(tags)
+        if not (isinstance(tokens, list) and isinstance(labels, list) and len(tokens) == len(labels)):
+            raise DataError(f"needs as many {tags} as {words}", path=file, line=line)
+        if tokens:
+            yield Tagged(tuple(map(str, tokens)), tuple(map(str, labels)), line)
+
+
+def _from_marked(file: Path, encoding: str, mark: str) -> Iterator[Tagged]:
+    for number, line in lines(file, encoding):
+        words = [word.rpartition(mark) for word in line.split()]
+        if not all(word and tag for word, _, tag in words):
+            raise DataError(f"has a word without a tag; each is written word{mark}TAG", path=file, line=number)
+        if words:
+            yield Tagged(tuple(word for word, _, _ in words), tuple(tag for _, _, tag in words), number)
 
 
 @dataclass(frozen=True, slots=True)

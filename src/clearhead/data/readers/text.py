@@ -13,6 +13,7 @@ from clearhead.data.source import Source
 from clearhead.errors import DataError
 
 _MOST_HELD_OUT = 100_000  # characters, where nobody said how many
+_MARKDOWN = frozenset({".md", ".markdown"})  # beside other data they are notes about it
 _SLACK = 1000  # characters by which a border may move back to the end of a line
 
 
@@ -97,6 +98,8 @@ class TextReader(Reader):
     def can_read(self, source: Source) -> Detected | None:
         if source.is_folder:
             files = data_files(source.path)
+            if not files and (notes := _of_kind(source.path, _MARKDOWN)):
+                return Detected(f"a folder of {len(notes)} Markdown files", Certainty.GUESS)
             several = len(files) > 1 and all(map(is_text_file, files))
             if several and part_name(sort_into_parts(files).train[0]) != "train":
                 return Detected(f"a folder of {len(files)} text files", Certainty.GUESS)
@@ -114,6 +117,11 @@ class TextReader(Reader):
         held_out = parts.validation
         return Parts(train, None if held_out is None else RunningText(held_out, source.options.encoding))
 
+    def columns(self, source: Source) -> str:
+        notes = _of_kind(source.path, _MARKDOWN) if source.is_folder and data_files(source.path) else []
+        listed = ", ".join(entry.name for entry in notes[:4])
+        return f"Markdown beside the texts is not read: {listed}{', …' * (len(notes) > 4)}" if notes else ""
+
     def identity(self, example: str) -> bytes:
         return example.encode("utf-8", "surrogatepass")
 
@@ -129,11 +137,14 @@ def is_text_file(path: Path) -> bool:
     return suffix(path) in TextReader.suffixes and not is_documentation(path)
 
 
+def _of_kind(folder: Path, suffixes: frozenset[str]) -> list[Path]:
+    return [entry for entry in files_in(folder) if suffix(entry) in suffixes and not is_documentation(entry)]
+
+
 def _text_files(folder: Path) -> list[Path]:
-    found = [entry for entry in files_in(folder) if is_text_file(entry)]
-    if not found:
-        raise DataError("holds no .txt file", path=folder)
-    return found
+    if found := _of_kind(folder, TextReader.suffixes) or _of_kind(folder, _MARKDOWN):
+        return found
+    raise DataError("holds no .txt file", path=folder)
 
 
 def _concatenated(texts: Iterable[Iterable[str]]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clearhead.config import DataConfig
 from clearhead.data import images
 from clearhead.data.examples import AnyDataset, Pixels
 from clearhead.errors import ConfigError
@@ -39,7 +40,8 @@ class ImagePredictor(Predictor):
     def pixels(self, image: ImageLike) -> Pixels:
         """An image (Pillow image, pixels, bytes or path) in the size that the model reads: (height, width, C) bytes."""
         sizes = self.meta.sizes
-        return images.pixels(image, size=(sizes.height, sizes.width), channels=sizes.channels)
+        size = (sizes.height, sizes.width)
+        return images.pixels(image, size=size, channels=sizes.channels, scaling=scaling_of(self.config.data))
 
     def image_arrays(self, items: Sequence[ImageLike]) -> Images:
         """(N, height, width, C) of images in any form."""
@@ -64,15 +66,21 @@ def normalise(pixels: Images) -> Tensor:
     return torch.from_numpy(images.normalize(pixels))
 
 
+def scaling_of(data: DataConfig) -> images.Scaling:
+    """How the images of a model come to its size."""
+    return images.Scaling(data.image_fit, data.image_edge, data.image_filter)
+
+
 def load_images(
     files: Sequence[Any | Path],
     like: Images | None = None,
     size: int | None = None,
     counted: images.Counted = images.uncounted,
+    scaling: images.Scaling | None = None,
 ) -> Images:
     """All images in one array, of the shape of those in `like`, or of squares of `size`, or of their common shape."""
     shape = images.common_shape(files, size) if like is None else like.shape[1:]
-    return images.load_pixels(files, shape, counted)
+    return images.load_pixels(files, shape, counted, scaling)
 
 
 def image_facts(dataset: AnyDataset) -> DataFacts:

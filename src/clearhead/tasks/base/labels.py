@@ -6,6 +6,7 @@ B examples, T tokens, C classes
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,7 +24,7 @@ from clearhead.data.examples import AnyDataset
 from clearhead.errors import DataError
 from clearhead.look.inputs import MAX_LOGGED, PreparedInput
 from clearhead.run import ModelMeta, Sizes
-from clearhead.tasks.base.metrics import Score, accuracy, macro_f1
+from clearhead.tasks.base.metrics import Score, accuracy, confusion_matrix, macro_f1
 from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Examples, ModelT, Task, Workspace, read_dataset, train_tokenizer
 from clearhead.tasks.base.text import sorted_batches
@@ -32,6 +33,10 @@ from clearhead.text.word_features import FEATURES
 
 ExampleT = TypeVar("ExampleT")
 Labels = NDArray[np.int64]
+
+MOST_LABELS = 40  # of a confusion matrix in metrics.jsonl
+MAJORITY = 0.9  # of the validation part: an accuracy means little then
+MANY = 50  # examples of which most should not have a label of their own
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class Classification:
 class LabelTask(Task[ModelT]):
     """A task whose answers are labels."""
 
+    answers: tuple[list[int], list[int]] = ([], [])  # predicted and right ones of the last evaluation
+
     @abstractmethod
     def predicted_and_right(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """Of each batch of `validation`: the numbers of the likeliest labels, and of the right ones."""
@@ -56,8 +63,15 @@ class LabelTask(Task[ModelT]):
 
     def scores(self, model: nn.Module) -> tuple[tuple[Score, ...], str]:
         """Accuracy and macro F1."""
-        predicted, right = self.predictions(model)
+        predicted, right = self.answers = self.predictions(model)
         return (accuracy(predicted, right), macro_f1(predicted, right)), ""
+
+    def confusion(self) -> dict[str, Any] | None:
+        """None if there are more labels than a table can show."""
+        labels = self.meta.labels
+        if not self.answers[0] or len(labels) > MOST_LABELS:
+            return None
+        return {"labels": list(labels), "counts": confusion_matrix(*self.answers, range(len(labels)))}
 
 
 class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
@@ -108,7 +122,8 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
         self.held_out_ids, self.held_out_labels = self.encode(held_out), self.label_numbers(held_out, known)
         sizes = Sizes(vocabulary=len(self.tokenizer), classes=len(known), pad=self.tokenizer.pad)
         self.meta = ModelMeta(sizes, known)
-        self.notes = (*self._left_out(dataset, len(train) + len(held_out)), *self._cut())
+        notes = (*self._left_out(dataset, len(train) + len(held_out)), *self._cut())
+        self.notes = (*notes, *majority_note([self.labels_of(each) for each in held_out]))
 
     def usable(self, examples: Iterable[ExampleT]) -> list[ExampleT]:
         """The examples that have a text and a label."""
@@ -192,7 +207,11 @@ def word_tensor(rows: Sequence[Words], padding: int) -> Tensor:
 def known_labels(found: Iterable[str], workspace: Workspace, path: str) -> tuple[str, ...]:
     """The labels of the finished model, or all that are found, sorted; a model must know those found."""
     if workspace.meta is None:
-        labels = tuple(sorted(set(found)))
+        given = list(found)
+        labels = tuple(sorted(set(given)))
+        if len(given) >= MANY and 2 * len(labels) > len(given):
+            message = f"has {len(labels):,} different labels in {len(given):,} examples, too many to learn any of them"
+            raise DataError(f"{message}; choose the column of the label with data.target=…", path=path)
         if len(labels) < 2:
             listed = f"the one label {labels[0]}" if labels else "no label"
             raise DataError(f"has {listed}; there must be at least two to choose from", path=path)
@@ -201,6 +220,15 @@ def known_labels(found: Iterable[str], workspace: Workspace, path: str) -> tuple
     if unseen := sorted(set(found) - set(known)):
         raise DataError(f"has labels that the model never saw: {', '.join(unseen[:5])}", path=path)
     return known
+
+
+def majority_note(right: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A sentence about the accuracy of who always says the commonest label, where that is high."""
+    counts = Counter(chain.from_iterable(right))
+    label, most = counts.most_common(1)[0] if counts else ("", 0)
+    if most > MAJORITY * counts.total():
+        share = most / counts.total()
+        yield f"{label} is {share:.1%} of the validation part: an accuracy of {share:.1%} is that of always saying so"
 
 
 def numbered(labels: Iterable[str], known: Sequence[str], path: str) -> Labels:

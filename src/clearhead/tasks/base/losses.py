@@ -39,6 +39,12 @@ def class_loss(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> tuple[
     return loss, labels.new_tensor(len(labels))
 
 
+def label_loss(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Binary cross entropy of every logit (B, C), true for labels (B,), summed; the batch size."""
+    truth = F.one_hot(labels, logits.size(-1)).to(logits) * (1 - smoothing) + smoothing / 2
+    return F.binary_cross_entropy_with_logits(logits, truth, reduction="sum"), labels.new_tensor(len(labels))
+
+
 def mask_tokens(
     ids: Tensor,
     mask_id: int,

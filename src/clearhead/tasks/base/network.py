@@ -48,7 +48,14 @@ def load_network(run: Run, config: AnyConfig, own: Own = NOTHING) -> tuple[nn.Mo
     if is_adapter(run):
         return _load_adapted(run, config)
     stored, meta = run.load_weights()
-    network, files = own.build(meta.sizes) or _outline_for(stored, run, config, meta.sizes), weight_files(run)
+    return _with_weights(stored, meta.sizes, run, config, own), meta
+
+
+def _with_weights(
+    stored: Mapping[str, Tensor], sizes: Sizes, run: Run, config: AnyConfig, own: Own = NOTHING
+) -> nn.Module:
+    """The network of a run with its stored weights, in evaluation mode."""
+    network, files = own.build(sizes) or _outline_for(stored, run, config, sizes), weight_files(run)
     tensors = _with_tied(stored, network)
     if problem := _misfit(tensors, network.state_dict()):
         what = "config.yaml" if own.model is None else type(network).__name__
@@ -59,7 +66,7 @@ def load_network(run: Run, config: AnyConfig, own: Own = NOTHING) -> tuple[nn.Mo
     else:
         network.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
         _networks[files], _versions[network] = network, _version(network)
-    return network.eval(), meta
+    return network.eval()
 
 
 class OpenedNetwork:
@@ -70,13 +77,15 @@ class OpenedNetwork:
 
     def __init__(self, run: Run, config: AnyConfig, own: Own = NOTHING):
         self._run, self._lock, self.has_blocks, self._full = run, Lock(), False, True
-        if own.model is None and not is_adapter(run):
-            own.check(run)
-            tensors, quantised, self.meta = run.load_stored_weights()
-            if quantised:
-                self.outline, self.has_blocks, self._full = self._outline(tensors, quantised, config), True, False
-                return
-        self.outline, self.meta = load_network(run, config, own)
+        if own.model is not None or is_adapter(run):
+            self.outline, self.meta = load_network(run, config, own)
+            return
+        own.check(run)
+        tensors, quantised, self.meta = run.load_stored_weights()
+        if quantised:
+            self.outline, self.has_blocks, self._full = self._outline(tensors, quantised, config), True, False
+        else:
+            self.outline = _with_weights(tensors, self.meta.sizes, run, config)
 
     def _outline(self, tensors: dict[str, Tensor], quantised: Mapping[str, Quantised], config: AnyConfig) -> nn.Module:
         """The network with the weights that are stored in floats."""

@@ -40,9 +40,6 @@ from clearhead.tasks.base.own import NOTHING, Own
 from clearhead.tasks.base.task import Task, Workspace
 from clearhead.text import Tokenizer
 
-if TYPE_CHECKING:
-    pass
-
 if TYPE_CHECKING:  # what looks inside is imported on first use: a translation need not wait for it
     from clearhead.look.look import Look
     from clearhead.look.view import View
@@ -74,6 +71,7 @@ class Predictor(ABC):
         int8: bool = False,
         own: Own = NOTHING,
         quantise: str | None = None,
+        cache_type: str | None = None,
     ):
         self.run, self.config = run, config
         self._opened = OpenedNetwork(run, config, own)
@@ -82,7 +80,14 @@ class Predictor(ABC):
         if own.tokenizer is None and self._tokenizer is not None:
             self._check_tokenizer(self._tokenizer)
         self.engines = Engines(
-            self.outline, engine, int8, self._vocabulary, run.converted, quantise=quantise, stored=self._opened
+            self.outline,
+            engine,
+            int8,
+            self._vocabulary,
+            run.converted,
+            quantise=quantise,
+            cache_type=cache_type,
+            stored=self._opened,
         )
 
     @property
@@ -402,16 +407,18 @@ def load(
     int8: bool = False,
     own: Own = NOTHING,
     quantise: str | None = None,
+    cache_type: str | None = None,
 ) -> Predictor:
     """Load a run directory, or a model that comes with the package.
 
     `engine` computes the steps of generation: auto, torch, compiled, exact or ct2. With `quantise` its weights are
-    rounded to q8 (also `int8`) or q4, for less memory and time and a little less quality. `own` has the user's own
-    network or tokenizer.
+    rounded to q8 (also `int8`) or q4, for less memory and time and a little less quality. `cache_type` is how a
+    language model with such weights keeps keys and values: f16, f32 or int8. `own` has the user's own network or
+    tokenizer.
     """
     run = Run.open(find(path))
     config = run_config(run)
-    return TASKS[config.task].predictor(run, config, engine, int8, own, quantise)
+    return TASKS[config.task].predictor(run, config, engine, int8, own, quantise, cache_type)
 
 
 def growing_windows(items: Iterable[T], most: int = MAX_WINDOW) -> Iterator[list[T]]:

@@ -17,6 +17,7 @@ from torch import Tensor
 from clearhead.config import Config
 from clearhead.data.examples import AnyDataset
 from clearhead.data.windows import TokenFile, Windows, write_tokens
+from clearhead.errors import DataError
 from clearhead.models.config import RecurrentConfig
 from clearhead.run import ModelMeta, Sizes
 from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
@@ -82,7 +83,10 @@ class RunningTextTask(Task[WindowT]):
 
     def cursor(self) -> Windows:
         """Windows in a new order, from another first token, in each epoch."""
-        length = self.window_length
+        length, count = self.window_length, len(self.train)
+        if count <= length:
+            few = f"has {count} tokens to train on, too few for one window of {length} + 1"
+            raise DataError(f"{few}; add text, or shorten the window (model.length)", path=self.config.data.path)
         rows = max(1, self.config.data.batch_tokens // length)
         return Windows(self.train, length=length, batch=rows, seed=self.config.train.seed)
 

@@ -211,6 +211,10 @@ class Task(ABC, Generic[ModelT]):
         """Of a task that chooses labels: the predicted and the right ones of the validation part, as numbers."""
         return None
 
+    def confusion(self) -> dict[str, Any] | None:
+        """Of a task that chooses labels: `labels`, and `counts` (right, predicted) of the last evaluation."""
+        return None
+
     def example(self) -> PreparedInput | None:
         """The validation example whose attention is logged at each evaluation; None for models without attention."""
         return None
