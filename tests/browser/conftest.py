@@ -12,8 +12,6 @@ import pytest
 
 from clearhead.look.render.html import page as html
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install 'clearhead[dev]'")
-
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUIET = (
     "--no-sandbox",
@@ -35,7 +33,7 @@ class Watched:
     def __init__(self, page: Any):
         self.page = page
         self.said: list[str] = []
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: self.said.append(message.text))
         page.on("pageerror", lambda error: self.said.append(str(error)))
         page.on("request", self._asked)
@@ -47,6 +45,7 @@ class Watched:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install 'clearhead[dev]'")
     if CHROMIUM is None:
         pytest.skip("needs a browser: apt install chromium")
     with sync_api.sync_playwright() as playwright:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
+import clearhead
 from clearhead.look.views.xray import XRay
 
 from . import documents
 from .conftest import Open
 from .test_every_view import served
 
-EXPLAIN = """async ([data, addresses]) => {
+EXPLAIN = """async ([data, addresses, rows = null]) => {
   const { explain, numbersOf, total } = await import("https://views.test/xraynumbers.js");
-  const numbers = numbersOf(data);
+  const numbers = numbersOf(data, rows && (async ({ part, row }) => rows[`${part} ${row}`]));
   return Promise.all(addresses.map(async (address) => {
     const made = await explain(numbers, address);
     const last = made.after.length ? made.after.at(-1).value : made.terms ? total(made.terms) : null;
@@ -60,6 +62,78 @@ def test_every_number_is_the_look_s_and_the_sum_of_its_terms(page: Any, task: st
             assert found["last"] == pytest.approx(found["value"], rel=1e-4, abs=1e-5), address
             known += 1
     assert known > 0.8 * len(asked)
+
+
+BUNDLED: dict[str, Any] = {
+    "en-es": "She has a red car.",
+    "en-de": "She has a red car.",
+    "shakespeare": "ROMEO:\nBut soft",
+    "shakespeare-lstm": "ROMEO:\nBut",
+    "invented": "zog plim zog quav",
+    "digits": np.eye(28, dtype=np.uint8)[..., None] * 255,
+}
+WITHOUT = {"lookup", "given"}  # a row of a table, a vector of a place: nothing is computed
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_every_number_of_a_bundled_model_can_be_followed(page: Any, name: str) -> None:
+    """At every level of the model: what the page adds up is what the look has."""
+    served(page)
+    xray: Any = clearhead.load(name).view("xray", BUNDLED[name])
+    parts, asked = xray.graph.parts, addresses(xray, 3)
+    data = xray.to_json()
+    rows: dict[str, list[str]] = {}
+    for at in asked if "weights" not in data else []:
+        part = parts[at["part"]]
+        if part.op == "linear":
+            group = at["head"] // part.details.get("group", 1)
+            row = group * part.details["size"] + at["column"] if part.heads else at["column"]
+            rows[f"{part.id} {row}"] = xray.weight_row(part.id, row)
+        elif part.op == "logits":
+            row = part.details["ids"][at["row"]][at["column"]]
+            rows[f"{part.id} {row}"] = xray.weight_row(part.id, row)
+    for at, found in zip(asked, page.evaluate(EXPLAIN, [data, asked, rows or None]), strict=True):
+        part = parts[at["part"]]
+        value = part.value if part.heads else part.value[None]
+        assert found["value"] == float(value[at["head"], at["row"], at["column"]])
+        if part.op in WITHOUT:
+            continue
+        assert found["last"] == pytest.approx(found["value"], rel=1e-3, abs=2e-4), at
+
+
+TARGETS = """async ([data, consumers]) => {
+  const { sources, targets } = await import("https://views.test/xraynumbers.js");
+  const lost = [];
+  const covers = (all, { part, head, row, column }) => all.some((each) => each.part === part && each.head === head
+    && (each.row === null || each.row === row) && (each.column === null || each.column === column));
+  for (const [to, from] of consumers) {
+    const { shape } = data.parts[to];
+    const [height, width] = shape.slice(-2);
+    const at = { part: to, head: shape.length === 3 ? shape[0] - 1 : 0, row: height - 1, column: width - 1 };
+    for (const source of sources(data, at).filter(({ part }) => part === from)) {
+      const here = { ...source, row: source.row ?? 0, column: source.column ?? 0 };
+      if (source.row < 0 || !covers(targets(data, here, to), at)) lost.push([from, to]);
+    }
+  }
+  return lost;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [
+        ("translate", {"positions": "rotary"}),
+        ("translate", {"architecture": "rnn", "cell": "lstm"}),
+        ("classify", {"pool": "mean"}),
+    ],
+    ids=str,
+)
+def test_where_a_number_goes_is_where_it_is_read(page: Any, task: str, settings: dict[str, Any]) -> None:
+    """For every part and what it is computed from: the input says that it goes there."""
+    served(page)
+    xray = documents.small_xray(task, **settings)
+    pairs = [[part.id, each] for part in xray.graph.parts.values() for each in part.inputs]
+    assert page.evaluate(TARGETS, [xray.outline(), pairs]) == []
 
 
 def crumbs(page: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -12,7 +13,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from clearhead.errors import ClearheadError, RunError
+from clearhead import Predictor
+from clearhead.errors import ClearheadError, ConfigError, RunError
+from clearhead.interop.exporting import EXPORTS
+from clearhead.look.views.history import log_attention
+from clearhead.serve.registry import Service
+from clearhead.serve.security import Access
+from clearhead.studio.app import make_app
 from clearhead.studio.runs import Runs, attention
 from clearhead.tasks import TASKS
 
@@ -38,7 +45,7 @@ def make(tmp_path: Path) -> Iterator[Callable[[str], Runs]]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -246,3 +253,166 @@ def test_further_settings_are_arguments_of_the_command(make: Callable[[str], Run
     assert runs.record(name).words[-2:] == ("model.layers=3", "data.kind=text")
     with pytest.raises(RunError, match=r"'--out' is not a setting: write key=value, for example model\.layers=2"):
         runs.start("lm", "builtin", "tiny", 10, settings=["--out"])
+    with pytest.raises(ConfigError, match=r"unknown setting model\.layes; did you mean model\.layers\?"):
+        runs.start("lm", "builtin", "tiny", 10, settings=["model.layes=3"])
+    assert runs.names() == [name]
+
+
+def test_the_reason_of_a_failure_has_no_path_of_ours(make: Callable[[str], Runs], tmp_path: Path) -> None:
+    runs = make(f"import sys; sys.exit('clearhead: {tmp_path}/.studio/uploads/few.tsv: has 1 example')")
+    assert runs.why(ended(runs)) == "clearhead: few.tsv: has 1 example"
+
+
+def test_the_time_left_is_that_of_the_last_steps(make: Callable[[str], Runs], tmp_path: Path) -> None:
+    runs = make(SLEEPER)
+    name = start(runs)  # of 700 steps
+    until(lambda: "begun" in runs.log_tail(name))
+    assert runs.describe(name)["left"] is None
+    (tmp_path / name).mkdir()
+    lines = [f'{{"step": {step}, "seconds": {0.5 * step + 100 * (step > 7)}}}\n' for step in range(1, 301)]
+    (tmp_path / name / "times.jsonl").write_text("".join(lines) + '{"step": 3', encoding="utf-8")
+    assert runs.describe(name)["left"] == pytest.approx(0.5 * 400)
+    runs.pause(name)
+    assert runs.describe(name)["left"] is None
+
+
+def test_settings_and_data_are_explained_before_the_start(studio: TestClient) -> None:
+    tiny = studio.get("/studio/api/tasks/lm/settings?size=tiny").json()
+    assert (tiny["model.dim"], tiny["train.patience"]) == (64, None)
+    assert studio.get("/studio/api/tasks/lm/settings?size=base").json()["model.dim"] > 64
+    pairs = studio.get("/studio/api/tasks/translate/data").json()
+    assert (pairs["kind"], pairs["unit"], pairs["faults"]) == ("pairs", "pairs", [])
+    assert pairs["first"][0] == "we are eating bread | estamos comiendo pan"
+    labelled = studio.get("/studio/api/tasks/classify/data").json()
+    assert labelled["first"][0].endswith(" | positive")
+    assert len(studio.get("/studio/api/tasks/lm/data").json()["first"]) == 5
+    assert studio.get("/studio/api/tasks/vision/data").json()["first"] == []
+
+
+def test_a_finished_model_is_exported_once_and_refused_in_one_sentence(
+    make: Callable[[str], Runs], tmp_path: Path, model: Callable[[str], Predictor]
+) -> None:
+    runs = make(WRITER)
+    name = start(runs)
+    until(lambda: runs.state(name) == "finished")
+    assert runs.actions(name) == ["use", "export", "serve", "delete"]
+    shutil.rmtree(tmp_path / name)
+    shutil.copytree(model("critic").run.path, tmp_path / name)
+    done = runs.export(name, "onnx")
+    assert done.out == tmp_path / "exports" / f"{name}-onnx"
+    assert "model.onnx" in done.files
+    before = (done.out / "model.onnx").stat().st_mtime_ns
+    assert runs.export(name, "onnx") == done
+    assert (done.out / "model.onnx").stat().st_mtime_ns == before
+    with pytest.raises(RunError, match="a BERT model cannot express"):
+        runs.export(name, "hf")
+    with pytest.raises(ConfigError, match=r"unknown export \.\./x"):
+        runs.export(name, "../x")
+    assert sorted(path.name for path in (tmp_path / "exports").iterdir()) == [f"{name}-onnx"]
+
+
+# --- the routes, over trainings that are a small program ---
+
+
+@pytest.fixture
+def page(make: Callable[[str], Runs], service: Service) -> Callable[[str], TestClient]:
+    """A Studio whose trainings are a program, as its page asks it."""
+
+    def page(program: str) -> TestClient:
+        return TestClient(make_app(service, make(program), Access()), base_url="http://127.0.0.1:8000")
+
+    return page
+
+
+def test_a_training_is_started_watched_and_ended_by_the_routes(page: Callable[[str], TestClient]) -> None:
+    client = page(SLEEPER)
+    begun = client.post("/studio/api/runs", json={"task": "tag", "steps": 90, "settings": ["model.layers=1"]}).json()
+    name = begun["name"]
+    assert (begun["task"], begun["data"], begun["state"], begun["steps"]) == ("tag", "builtin", "running", 90)
+    route = f"/studio/api/runs/{name}"
+    until(lambda: "begun" in client.get(route).json()["said"])
+    assert client.get(route).json()["metrics"] == []
+    for action, state, offered in (
+        ("pause", "paused", ["resume", "stop"]),
+        ("resume", "running", ["pause", "stop"]),
+        ("stop", "stopped", ["delete"]),
+    ):
+        client.post(f"{route}/{action}")
+        until(lambda wanted=state: client.get(route).json()["state"] == wanted)  # type: ignore[misc]
+        assert client.get(route).json()["actions"] == offered
+    refused = client.post(f"{route}/finish")
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        400,
+        f"{name} has no checkpoint yet, so there is no model to use: start it again",
+    )
+    assert client.delete(route).json() == {"deleted": name}
+    assert client.get("/studio/api/runs").json()["runs"] == []
+
+
+def test_a_file_is_uploaded_checked_and_trained_on_by_the_routes(
+    page: Callable[[str], TestClient], tmp_path: Path
+) -> None:
+    client = page(FAILURE)
+    content = "".join(f"{'good' if n % 2 else 'bad'} film {n}\t{'yes' if n % 2 else 'no'}\n" for n in range(41))
+    stored = client.put("/studio/api/runs/uploads/my films.tsv", content=content.encode()).json()["name"]
+    assert stored == "my-films.tsv"
+    assert client.put("/studio/api/runs/uploads/my films.tsv", content=content.encode()).json()["name"] == stored
+    other = client.put("/studio/api/runs/uploads/my films.tsv", content=b"a\tb\n" * 9).json()["name"]
+    assert client.get("/studio/api/runs").json()["uploads"] == [other, stored] == ["my-films-2.tsv", "my-films.tsv"]
+    found = client.get(f"/studio/api/runs/uploads/{stored}/check?task=classify").json()
+    assert (found["kind"], found["train"] + found["validation"], found["first"][1]) == (
+        "labelled",
+        41,
+        "good film 1\tyes",
+    )
+    for task, kind in (("classify", []), ("lm", ["data.kind=text"])):  # what the file is not by itself
+        run = client.post("/studio/api/runs", json={"task": task, "upload": stored}).json()
+        record = Runs(tmp_path).record(run["name"])
+        assert record.data == stored
+        assert [word for word in record.words if word.startswith("data.")] == kind
+    refused = client.post("/studio/api/runs", json={"task": "vision", "upload": stored})
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        400,
+        "vision learns from a folder of images, which cannot be uploaded: use clearhead train",
+    )
+
+
+def test_a_finished_model_is_shown_used_and_exported_by_the_routes(
+    page: Callable[[str], TestClient], tmp_path: Path, model: Callable[[str], Predictor], service: Service
+) -> None:
+    client, critic = page(WRITER), model("critic")
+    name = client.post("/studio/api/runs", json={"task": "classify"}).json()["name"]
+    route = f"/studio/api/runs/{name}"
+    until(lambda: client.get(route).json()["state"] == "finished")
+    shutil.rmtree(tmp_path / name)
+    shutil.copytree(critic.run.path, tmp_path / name)
+    for step in (7, 3):
+        log_attention(tmp_path / name / "attention", step, critic.network, critic.prepare("a warm film"))
+    assert client.get(f"{route}/attention").json()["steps"] == [3, 7]
+    try:
+        assert client.post(f"{route}/use").json()["state"] == "finished"
+        text = "a warm film"
+        answer = client.post("/classify", json={"model": name, "text": text}).json()
+        assert answer["label"] == critic.predict(text)["label"]
+    finally:
+        service.models.pop(name, None)
+    assert client.get("/studio/api/exports").json() == EXPORTS.names()
+    out = tmp_path / "exports" / f"{name}-onnx"
+    out.mkdir(parents=True)
+    (out / "model.onnx").write_bytes(b"written before")
+    done = client.post(f"{route}/export", json={"format": "onnx"})
+    assert done.json() == {"out": str(out), "files": {"model.onnx": 14}}
+
+
+def test_a_training_that_was_killed_says_so_and_a_lost_config_has_no_steps(
+    make: Callable[[str], Runs], tmp_path: Path
+) -> None:
+    runs = make("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    name = ended(runs)
+    assert runs.describe(name)["why"] == (
+        "it ended without a word: perhaps it was killed, or the machine ran out of memory"
+    )
+    (tmp_path / name / "checkpoints" / "step-00000020").mkdir(parents=True)
+    (tmp_path / name / "config.yaml").write_text("train: {}\n", encoding="utf-8")
+    runs.resume(name)
+    assert runs.steps(name) == 0

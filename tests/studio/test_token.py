@@ -115,4 +115,6 @@ def test_an_uploaded_table_cannot_name_images_of_this_machine(tmp_path: Path, ta
     name = runs.upload("captions.tsv", b"/etc/secret.png\ta secret\n../other.png\tanother\n")
     with pytest.raises(RunError, match=f"{task} learns from a folder of images, which cannot be uploaded"):
         runs.start(task, "builtin", "tiny", 10, upload=name)
+    with pytest.raises(RunError, match=f"{task} learns from a folder of images, which cannot be uploaded"):
+        runs.check_upload(name, task)
     assert runs.names() == []

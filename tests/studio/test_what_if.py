@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from starlette.testclient import TestClient
 from tests.serve.setting import png
 from torch.nn import functional as F
 
-from clearhead import Predictor
+from clearhead import Predictor, load
+from clearhead.data import hub
+from clearhead.errors import ProbeError
+from clearhead.look.views.importance import importance_by_ablation
+from clearhead.studio.what_if import builtin_batches, missing_data, own_batches, usual_examples
 
 from .conftest import Ask
 
@@ -81,3 +88,61 @@ def test_only_what_a_model_has_can_be_switched_off(ask: Ask) -> None:
     assert ask("what-if", model="translator", text=TEXT)["parts"]["whole"] == ["scale", "mask", "positions"]
     assert ask("what-if", model="eyes", image=image)["parts"]["whole"] == ["scale", "positions"]
     assert ask("what-if", model="critic", text=TEXT)["parts"]["whole"] == ["scale", "positions"]
+
+
+# --- over held-out examples ---
+
+
+def measured(studio: TestClient, **body: object) -> list[dict[str, Any]]:
+    response = studio.post("/studio/api/what-if/data", json=body)
+    assert response.status_code == 200, response.text
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def test_the_loss_over_held_out_examples_without_each_head(studio: TestClient, model: Callable[[str], Any]) -> None:
+    lines = measured(studio, model="translator", each="heads", batches=1)
+    progress = [line for line in lines if "done" in line]
+    assert [line["done"] for line in progress] == list(range(progress[-1]["of"] + 1))
+    whole, *heads = [line for line in lines if "name" in line]
+    batches, loss = builtin_batches(model("translator"), 1)
+    expected = importance_by_ablation(model("translator").network, batches, loss)
+    assert whole["loss"] == pytest.approx(expected.loss, rel=1e-5)
+    found = {head["name"]: head["change"] for head in heads}
+    ranked = {f"{layer}:{head}": value for layer, head, value in expected.ranking()}
+    assert found == pytest.approx(ranked, rel=1e-3, abs=1e-6)
+
+
+def test_what_is_switched_off_is_measured_as_one(studio: TestClient) -> None:
+    *_, last = measured(studio, model="translator", layers=["encoder.0"], batches=1)
+    assert last["name"] == "chosen"
+    assert last["change"] != 0
+    [error] = measured(studio, model="translator", layers=["encoder.9"], batches=1)[-1:]
+    assert error["error"].startswith("'encoder.9' is not a layer of this model")
+
+
+def test_held_out_examples_are_a_few_of_those_that_the_training_left_out(model: Callable[[str], Any]) -> None:
+    for name in ("translator", "writer"):
+        batches, loss = own_batches(model(name), 2)
+        expected, _ = model(name).validation_batches(None, 2)
+        assert 1 <= len(batches) <= 2
+        assert len(batches) <= len(expected)
+        with torch.no_grad():
+            value, count = loss(model(name).network, batches[0])
+        assert torch.isfinite(value)
+        assert count > 0
+
+
+def test_data_that_is_not_on_this_machine_is_not_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "origin", lambda _entry: None)
+    model = load("digits")
+    assert missing_data(model) == ["mnist"]
+    with pytest.raises(ProbeError, match="digits was trained on is not on this machine: clearhead data get mnist"):
+        own_batches(model, 1)
+    with pytest.raises(ProbeError, match=r"digits does not know .* \(their labels are others\): measure on its own"):
+        builtin_batches(model, 1)
+
+
+def test_a_page_measures_first_on_what_is_read_quickly(model: Callable[[str], Any]) -> None:
+    found = {name: usual_examples(load(name)) for name in ("digits", "invented")}
+    assert found == {"digits": "builtin", "invented": "own"}
+    assert usual_examples(model("translator")) == "own"

@@ -23,6 +23,7 @@ def test_the_graph_comes_first_and_values_as_they_are_opened(ask: Ask, model: Fi
     assert list(found["parts"]) == list(expected.graph.parts)
     assert found["output"] == expected.look.output
     assert ask("xray/values", model="translator", text=TEXT, item="decoder.1") == expected.values("decoder.1")
+    assert ask("xray", model="translator", text=TEXT, eager=True)["values"] == expected.values("")  # of a small model
     part = "decoder.1.cross.key"
     assert ask("xray/weights", model="translator", text=TEXT, part=part, row=3)["rows"] == expected.weight_row(part, 3)
 

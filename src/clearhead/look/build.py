@@ -85,13 +85,15 @@ def run_probes(network: nn.Module, inputs: Sequence[Tensor], *patterns: str) -> 
 
 @contextmanager
 def evaluation_mode(network: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside the block, the former mode after it."""
-    training = network.training
-    network.eval()
+    """Evaluation mode inside the block, every module's former mode after it."""
+    training = [module for module in network.modules() if module.training]
+    for module in training:
+        module.training = False
     try:
         yield
     finally:
-        network.train(training)
+        for module in training:
+            module.training = True
 
 
 def look_probes(network: nn.Module) -> list[str]:
@@ -264,7 +266,7 @@ def _joined(name: str, pieces: Sequence[Piece]) -> Tensor:
     parts = [piece[name] for piece in pieces]
     match name.split("."):
         case [_, _, "self", "weights" | "visible"]:
-            return _placed(parts)
+            return placed(parts)
         case [stack, layer, "self", "key" | "value"]:
             new = [piece[f"{stack}.{layer}.self.query"].size(-2) for piece in pieces]
             return torch.cat([part[..., -count:, :] for part, count in zip(parts, new, strict=True)], dim=-2)
@@ -274,7 +276,7 @@ def _joined(name: str, pieces: Sequence[Piece]) -> Tensor:
             return torch.cat(parts, dim=-2)
 
 
-def _placed(parts: Sequence[Tensor]) -> Tensor:
+def placed(parts: Sequence[Tensor]) -> Tensor:
     """(…, new queries, keys) each -> (…, T, T): the keys of each part end where its queries do; the rest is 0."""
     length, end = sum(part.size(-2) for part in parts), 0
     whole = parts[0].new_zeros(*parts[0].shape[:-2], length, length)

@@ -8,9 +8,10 @@
     found.each[0].change                           # how much the loss rises without it
 
 Each is a context manager made of hooks, which are always removed. Several can be open at once. Layers are named as in
-`probes.py`, and `*` matches any.
+`probes.py`, and `*` matches any. Changes of single numbers are in `changes.py`.
 
-    heads       heads_off, heads_averaged, heads_even       output zero; the mean over tokens; uniform weights
+    heads       heads_off, heads_scaled                     output zero; output multiplied
+                heads_averaged, heads_even                  the mean over tokens; uniform weights
     layers      layers_off, layers_averaged                 identity; add the mean over tokens
     tokens      tokens_hidden, tokens_averaged              masked as keys; replaced by the mean over tokens
     positions   positions_off, positions_averaged           removed; at the input the mean over positions
@@ -51,6 +52,11 @@ ChangeOutput = Callable[[Tensor, tuple[Any, ...]], Tensor]  # output of a module
 def heads_off(model: nn.Module, layers: str, heads: Sequence[int] | None = None) -> Intervention:
     """The output of some heads, or all, of the layers `encoder.2.self`, `decoder.*.cross`, … is zero."""
     return _changed_heads(model, layers, heads, lambda mixed, _: torch.zeros_like(mixed))
+
+
+def heads_scaled(model: nn.Module, layers: str, heads: Sequence[int] | None, factor: float) -> Intervention:
+    """The output of the heads is multiplied by a factor."""
+    return _changed_heads(model, layers, heads, lambda mixed, _: factor * mixed)
 
 
 def heads_averaged(model: nn.Module, layers: str, heads: Sequence[int] | None = None) -> Intervention:
@@ -134,7 +140,7 @@ def tokens_hidden(model: nn.Module, layers: str, tokens: Sequence[int]) -> Inter
         shown[:, _existing(tokens, k.size(-2))] = False
         return q, k, v, mask & shown, *rest
 
-    return _changed_kernel_inputs(model, layers, hide)
+    return kernel_inputs_changed(model, layers, hide)
 
 
 def tokens_averaged(model: nn.Module, state: str, tokens: Sequence[int]) -> Intervention:
@@ -145,7 +151,7 @@ def tokens_averaged(model: nn.Module, state: str, tokens: Sequence[int]) -> Inte
         changed[:, _existing(tokens, state.size(1))] = state.mean(1, keepdim=True)
         return changed
 
-    return _changed_states(model, state, average)
+    return states_changed(model, state, average)
 
 
 # --- mask, scale, positions ---
@@ -159,7 +165,7 @@ def mask_off(model: nn.Module, layers: str = "*") -> Intervention:
         same_for_all = mask.table is not None and mask.table.size(-2) == 1
         return q, k, v, Mask(table=mask.table if same_for_all else None), *rest
 
-    return _changed_kernel_inputs(model, layers, unmask)
+    return kernel_inputs_changed(model, layers, unmask)
 
 
 def scale_off(model: nn.Module, layers: str = "*") -> Intervention:
@@ -172,7 +178,7 @@ def scale_off(model: nn.Module, layers: str = "*") -> Intervention:
         q, *rest = inputs
         return q * math.sqrt(q.size(-1)), *rest
 
-    return _changed_kernel_inputs(model, layers, unscale)
+    return kernel_inputs_changed(model, layers, unscale)
 
 
 @contextmanager
@@ -222,7 +228,7 @@ def patched(model: nn.Module, state: str, value: Tensor, tokens: Sequence[int] |
         taken[range(own.size(1)) if tokens is None else _existing(tokens, own.size(1))] = True
         return torch.where(taken, value.to(own), own)
 
-    return _changed_states(model, state, put)
+    return states_changed(model, state, put)
 
 
 def _existing(tokens: Sequence[int], count: int) -> list[int]:
@@ -239,7 +245,7 @@ OUTPUTS = (".hidden", ".output")  # states that are the output of a module
 
 
 @contextmanager
-def _changed_states(model: nn.Module, pattern: str, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+def states_changed(model: nn.Module, pattern: str, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Change every state that matches the pattern."""
 
     def changed_input(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -262,7 +268,8 @@ def _changed_blocks(model: nn.Module, layers: str, change: ChangeOutput) -> Iter
 
 
 @contextmanager
-def _changed_kernel_inputs(model: nn.Module, layers: str, change: ChangeInputs) -> Iterator[None]:
+def kernel_inputs_changed(model: nn.Module, layers: str, change: ChangeInputs) -> Iterator[None]:
+    """Change queries, keys, values, mask, offset and bias of the attention layers that match the pattern."""
     kernels = [kernel for kernel, _ in attention_layers(model, layers).values()]
     with removing(kernel.register_forward_pre_hook(lambda _, inputs: change(inputs)) for kernel in kernels):
         yield

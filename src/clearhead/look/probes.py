@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase, translate
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -112,12 +112,7 @@ def capture(
 
     With `stop` the `with` block ends as soon as the model has computed all of them: code after the call does not run.
     """
-    chosen: Heads = None if heads is None else [heads] if isinstance(heads, int) else list(heads)
-    matching = matching_probes(probes(model), patterns)
-    for name, probe in matching.items():
-        for head in chosen or []:
-            if probe.heads is not None and not 0 <= head < probe.heads:
-                raise ProbeError(f"{name.rsplit('.', 1)[0]} has no head {head}; choose from {index_range(probe.heads)}")
+    matching, chosen = requested_probes(model, patterns, heads)
     seen: dict[str, Tensor] = {}
     ended = _AllSeen()
 
@@ -179,18 +174,35 @@ def removing(hooks: Iterable[RemovableHandle]) -> Iterator[None]:
             hook.remove()
 
 
+def requested_probes(
+    model: nn.Module, patterns: Sequence[str], heads: int | Sequence[int] | None
+) -> tuple[dict[str, Probe], Heads]:
+    """The probes that match any of the patterns, and the heads; those that a layer does not have are refused."""
+    chosen: Heads = None if heads is None else [heads] if isinstance(heads, int) else list(heads)
+    matching = matching_probes(probes(model), patterns)
+    for name, probe in matching.items():
+        for head in chosen or []:
+            if probe.heads is not None and not 0 <= head < probe.heads:
+                raise ProbeError(f"{name.rsplit('.', 1)[0]} has no head {head}; choose from {index_range(probe.heads)}")
+    return matching, chosen
+
+
 def matching_probes(known: dict[str, Probe], patterns: Sequence[str]) -> dict[str, Probe]:
     """The probes that match any of the patterns; a pattern that matches none is refused."""
     if not patterns:
         raise ProbeError("there is nothing to capture: name some probes, such as encoder.*.self.weights")
     named: set[str] = set()
     for pattern in patterns:
-        fits = re.compile(translate(pattern)).match
-        found = [name for name in known if fits(name)]
+        found = [pattern] if pattern in known else list(filter(_matcher(pattern), known))
         if not found:
             raise ProbeError(f"this model has no {pattern}: {_suggestion(known, pattern)}")
         named.update(found)
     return {name: probe for name, probe in known.items() if name in named}
+
+
+@lru_cache(maxsize=1024)
+def _matcher(pattern: str) -> Callable[[str], object]:
+    return re.compile(translate(pattern)).match
 
 
 def _suggestion(known: dict[str, Probe], pattern: str) -> str:

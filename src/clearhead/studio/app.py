@@ -17,11 +17,11 @@ from clearhead.look.render.html import FOLDER as VIEWS
 from clearhead.serve.registry import Service
 from clearhead.serve.security import Access
 from clearhead.serve.server import Address, create_app, make_server, run_server
-from clearhead.studio import chat, lessons, models, play, runs, views, what_if, xray
+from clearhead.studio import chat, lessons, models, patch, play, runs, views, what_if, xray
 from clearhead.studio.runs import Runs
 
 API = "/studio/api"
-ROUTERS = tuple(module.router for module in (xray, models, play, chat, views, what_if, lessons, runs))
+ROUTERS = tuple(module.router for module in (xray, models, play, chat, views, what_if, patch, lessons, runs))
 PAGE = Path(__file__).parent / "page"
 HEADERS = {
     # Scripts and styles only from files of this package; figures are saved through data: and blob:.

@@ -54,7 +54,8 @@ async def chat(body: ChatBody, service: ServiceDep) -> StreamingResponse:
             400, "too_long", f"the chat fills the {served.context:,} tokens of {served.name}: start anew"
         )
     longest = min(left, max(body.longest, len(body.forced)))
-    settings = body.search_settings(max_tokens=longest, prefix_tokens=tuple(body.forced))
+    ends = served.model.tokenizer.stops
+    settings = body.search_settings(max_tokens=longest, prefix_tokens=tuple(body.forced), stop_tokens=ends)
     stops = served.model.chat_template.stops
     lines = stream(served, lambda: generate(served.model, prepared, settings, stops))
     return StreamingResponse(lines, media_type="application/x-ndjson")

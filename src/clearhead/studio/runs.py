@@ -26,23 +26,27 @@ import time
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import count
+from functools import cache
+from itertools import count, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
-from clearhead.data.check import check
+from clearhead.config import describe, override
+from clearhead.data.check import Report, check
+from clearhead.data.dataset import read
 from clearhead.data.readers import READERS
 from clearhead.errors import ClearheadError, RunError
 from clearhead.files import read_lines, write_text
+from clearhead.interop.exporting import EXPORTS, Exported, export
 from clearhead.look.views.history import FORMAT, read_history
 from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.inputs import RequestBody, ServiceDep
 from clearhead.studio.inputs import Document
 from clearhead.studio.models import add_model
-from clearhead.tasks import TASKS
+from clearhead.tasks import TASKS, default_config
 from clearhead.train import checkpoints
 
 router = APIRouter(responses=ERROR_RESPONSES)
@@ -54,6 +58,13 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
 MIN_INTERVAL = 10  # steps between two evaluations, and between two checkpoints
 LOG_TAIL = 4000  # characters of a log that are shown
 PREVIEW = 5  # lines of an uploaded file that are shown
+TIMES_TAIL = 4000  # bytes of times.jsonl from which the rate is measured
+ASKED = {  # the route and the field with which a program asks a model that is served
+    **{verb: [verb, "text"] for verb in ("translate", "classify", "tag")},
+    "embed": ["v1/embeddings", "input"],
+    "generate": ["v1/completions", "prompt"],
+}
+KILLED = "it ended without a word: perhaps it was killed, or the machine ran out of memory"
 MAX_STEPS = re.compile(r"max_steps: \d+")
 SETTING = re.compile(r"[a-z_]+(\.[a-z_0-9]+)*=[^\n]{1,200}")
 
@@ -84,8 +95,9 @@ class Runs:
         self, task: str, data: str, size: str, steps: int, upload: str | None = None, settings: Sequence[str] = ()
     ) -> str:
         """Start a training and return its name; `settings` are key=value, as `clearhead train` takes them."""
-        if upload and TASKS[task].predictor.reads == "image":  # a table of images would name files of this machine
-            raise RunError(f"{task} learns from a folder of images, which cannot be uploaded: use clearhead train")
+        if upload:
+            _refuse_images(task)
+        override(default_config(task, size), _check_settings(settings))  # a wrong one is told before anything starts
         name = self._new_name(task)
         interval = max(MIN_INTERVAL, steps // 20)
         source = str(self.uploaded(upload)) if upload else data
@@ -94,7 +106,7 @@ class Runs:
             f"train.evaluate_every={interval}",
             f"train.checkpoint_every={interval}",
             *(self._kind_setting(upload, task) if upload else ()),
-            *_check_settings(settings),
+            *settings,
         )
         words = ("train", task, "--data", source, "--size", size, "--out", str(self.folder / name), *given)
         self._launch(Record(name, task, upload or data, words, 0, time.time()))
@@ -148,7 +160,7 @@ class Runs:
         if state in ("running", "paused"):
             return ["pause" if state == "running" else "resume", "stop"]
         if state == "finished":
-            return ["use", "delete"]
+            return ["use", "export", "serve", "delete"]
         return [*(["resume", "finish"] if self.checkpoint(name) is not None else []), "delete"]
 
     def token(self) -> str:
@@ -186,6 +198,7 @@ class Runs:
         record = self.record(name)
         return {
             "name": name,
+            "folder": str(self.folder / name),
             "task": record.task,
             "data": record.data,
             "started": record.started,
@@ -193,17 +206,32 @@ class Runs:
             "steps": self.steps(name),
             "checkpoint": self.checkpoint(name),
             "actions": self.actions(name),
+            "left": self.seconds_left(name),
             "why": self.why(name),
         }
 
+    def seconds_left(self, name: str) -> float | None:
+        """How long a running training still takes, at the rate of its last steps; None before it has one."""
+        file = self.folder / name / "times.jsonl"
+        if self.state(name) != "running" or not file.is_file():
+            return None
+        with file.open("rb") as opened:
+            opened.seek(max(0, file.stat().st_size - TIMES_TAIL))
+            lines = opened.read().splitlines()[1 if file.stat().st_size > TIMES_TAIL else 0 :]
+        times = [line for line in map(_record, lines) if line]
+        steps = times[-1]["step"] - times[0]["step"] if times else 0
+        if steps < 1:
+            return None
+        rate: float = (times[-1]["seconds"] - times[0]["seconds"]) / steps
+        return max(0.0, rate * (self.steps(name) - int(times[-1]["step"])))
+
     def why(self, name: str) -> str:
-        """Why a training failed: the last line of its log; empty for others."""
+        """Why a training failed: the last line of its log, without our paths; empty for others."""
         if self.state(name) != "failed":
             return ""
         lines = [line.strip() for line in self.log_tail(name).splitlines() if line.strip()]
-        return (
-            lines[-1] if lines else "it ended without a word: perhaps it was killed, or the machine ran out of memory"
-        )
+        last = lines[-1] if lines else KILLED
+        return last.replace(f"{self.notes / 'uploads'}{os.sep}", "")
 
     def steps(self, name: str) -> int:
         words = [word for word in self.record(name).words if word.startswith("train.max_steps=")]
@@ -231,6 +259,13 @@ class Runs:
         if (state := self.state(name)) != "finished":
             raise RunError(f"{name} is {state}: its model can be used when it is finished")
         return self.folder / name
+
+    def export(self, name: str, format: str) -> Exported:
+        """Write a finished model into `exports/`; what was written before is still the same model."""
+        path, out = self.finished(name), self.folder / "exports" / f"{name}-{format}"
+        if format in EXPORTS and out.is_dir():
+            return Exported(out, {file.name: file.stat().st_size for file in sorted(out.iterdir())})
+        return export(format, path, out)
 
     def attention(self, name: str) -> Path:
         self.record(name)
@@ -268,19 +303,12 @@ class Runs:
 
     def check_upload(self, name: str, task: str) -> dict[str, Any]:
         """What an uploaded file holds, read as the task would read it, and what looks wrong in it."""
+        _refuse_images(task)
         path = self.uploaded(name)
         report = check(path, kind=TASKS[task].data_kind)
         with path.open("rb") as file:
             head = file.read(4000).decode("utf-8", errors="replace").splitlines()[:PREVIEW]
-        return {
-            "name": name,
-            "kind": report.kind,
-            "unit": report.unit,
-            "train": report.train,
-            "validation": report.validation,
-            "first": [line[:200] for line in head],
-            "faults": [{"what": each.what, "count": each.count, "places": list(each.places)} for each in report.faults],
-        }
+        return _data_document(name, report, head)
 
     def _kind_setting(self, upload: str, task: str) -> tuple[str, ...]:
         """The kind of data that the task needs, where the file alone does not tell it; refuses a file without it."""
@@ -338,6 +366,48 @@ class Runs:
         write_text(self._note(record.name), json.dumps(asdict(record)))
 
 
+def _data_document(name: str, report: Report, first: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": report.kind,
+        "unit": report.unit,
+        "train": report.train,
+        "validation": report.validation,
+        "first": [line[:200] for line in first],
+        "faults": [{"what": each.what, "count": each.count, "places": list(each.places)} for each in report.faults],
+    }
+
+
+@cache
+def builtin_data(task: str) -> dict[str, Any]:
+    """What the built-in data of a task holds, and its first examples."""
+    kind = TASKS[task].data_kind
+    examples: list[Any] = list(islice(read("builtin", kind=kind).train, PREVIEW))
+    if kind == "text":  # blocks of running text
+        first = [line for block in examples for line in str(block).splitlines() if line.strip()][:PREVIEW]
+    else:
+        reader = READERS[kind]()
+        rows = [[text for side in reader.texts(each).values() for text in side] for each in examples]
+        answers = (getattr(each, "label", "") for each in examples)
+        first = [" | ".join(filter(None, (*row, label))) for row, label in zip(rows, answers, strict=True) if row]
+    return _data_document("", check("builtin", kind=kind), first)
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """A line of times.jsonl; None for one that is being written."""
+    try:
+        found = json.loads(line)
+        return {"step": int(found["step"]), "seconds": float(found["seconds"])}
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _refuse_images(task: str) -> None:
+    """An uploaded table of images would name files of this machine."""
+    if TASKS[task].predictor.reads == "image":
+        raise RunError(f"{task} learns from a folder of images, which cannot be uploaded: use clearhead train")
+
+
 def _check_settings(settings: Sequence[str]) -> Sequence[str]:
     """Refuse what is not key=value: it would be another argument of the command."""
     for setting in settings:
@@ -356,13 +426,14 @@ def _runs(request: Request) -> Runs:
 
 RunsDep = Annotated[Runs, Depends(_runs)]
 Name = Annotated[str, Field(max_length=100)]
+Size = Literal["tiny", "small", "base"]
 
 
 class TrainBody(RequestBody):
     """A training to start."""
 
     task: Annotated[str, Field(max_length=100, description="A name that `/studio/api/tasks` lists.")]
-    size: Literal["tiny", "small", "base"] = "tiny"
+    size: Size = "tiny"
     steps: Annotated[int, Field(ge=1, le=1_000_000)] = 300
     upload: Annotated[str | None, Field(description="The name of an uploaded file; default: built-in data.")] = None
     settings: Annotated[list[str], Field(max_length=40, description="Further settings, each key=value.")] = []
@@ -378,10 +449,23 @@ def tasks() -> list[Document]:
             "title": task.title,
             "needs": READERS[task.data_kind].title,
             "reads": task.predictor.reads,
+            "ask": ASKED.get(task.predictor.verb, []),
             "upload": task.predictor.reads != "image",
         }
         for task in found
     ]
+
+
+@router.get("/tasks/{task}/settings")
+def settings(task: Name, size: Size = "tiny") -> Document:
+    """What each setting of a task is before the user changes anything: `section.key` and its value."""
+    return {name: value for name, value, _ in describe(default_config(TASKS[task].name, size))}
+
+
+@router.get("/tasks/{task}/data")
+def task_data(task: Name) -> Document:
+    """What is in the data that comes with the package for a task."""
+    return builtin_data(TASKS[task].name)
 
 
 @router.get("/runs")
@@ -419,6 +503,25 @@ async def use(name: Name, runs: RunsDep, service: ServiceDep) -> Document:
     path = runs.finished(name)
     await add_model(service, name, path)
     return runs.describe(name)
+
+
+class ExportBody(RequestBody):
+    """A format of `clearhead export`."""
+
+    format: Annotated[str, Field(max_length=40)]
+
+
+@router.get("/exports")
+def exports() -> list[str]:
+    """The formats in which a model can be taken elsewhere."""
+    return list(EXPORTS.names())
+
+
+@router.post("/runs/{name}/export")
+def export_run(name: Name, body: ExportBody, runs: RunsDep) -> Document:
+    """Write the model of a finished training for another program, as `clearhead export` does."""
+    done = runs.export(name, body.format)
+    return {"out": str(done.out), "files": done.files}
 
 
 @router.post("/runs/{name}/{action}")

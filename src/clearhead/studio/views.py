@@ -17,12 +17,14 @@ from clearhead.look.views.cells import cells, rank_text
 from clearhead.look.views.patches import patch_components
 from clearhead.look.views.positions import Positions, positions
 from clearhead.look.views.steps import examples
+from clearhead.look.views.steps import steps as steps_of
 from clearhead.look.views.words import with_neighbours, word_map
 from clearhead.nn import SinusoidalPositions
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.inputs import ModelName, RequestBody, ServiceDep
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.worker import answers
+from clearhead.studio.changes import ChangedBody, changed_model
 from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
 from clearhead.tasks.base.predictor import Predictor
 from clearhead.tasks.words import WordVectors
@@ -39,11 +41,9 @@ FLOW_TOKENS = 32  # of a text whose flow is shown
 # --- one input ---
 
 
-class StepsBody(InputBody):
-    """One query of one head; with an output that is given (`target`) or generated now (`generate`)."""
+class StepsBody(ChangedBody):
+    """One query of one head."""
 
-    target: Annotated[str | None, Field(max_length=2000)] = None
-    generate: bool = False
     kind: str | None = None
     layer: Index = 0
     head: Index = 0
@@ -101,7 +101,14 @@ async def steps(body: StepsBody, request: Request, service: ServiceDep) -> Docum
             look: Look = served.model.look(item, generate=True, max_tokens=CONTINUED)
         else:
             look = greedy_look(served, item, body.target or None)
-        return look.steps(body.layer, body.head, body.query, body.kind).to_json()
+        place = (body.layer, body.head, body.query, body.kind)
+        original = look.steps(*place).to_json()
+        if not body.changes:
+            return original
+        model = changed_model(served, item, body, look)
+        with model.open():
+            found = steps_of(model.look(), *place, changed=True).to_json()
+        return {**found, "original": original}
 
     return await compute_json(request, served, compute)
 
@@ -128,10 +135,7 @@ def beam_document(served: ServedModel, item: Any, beam_width: int, max_tokens: i
     model, prepared = served.model, served.model.prepare(item)
     longest = max_tokens if continues_text(served) else prepared.max_tokens
     tree = model.beam_tree(item, beam_width, max_tokens=longest)
-    texts = [
-        model.tokenizer.decode([each for each in tree.ids(node.id) if each != prepared.stop]) for node in tree.nodes
-    ]
-    return {**tree.to_json(), "texts": texts}
+    return {**tree.to_json(), "texts": tree.texts(model.tokenizer.decode, prepared.stop)}
 
 
 @router.post("/cells")

@@ -8,17 +8,26 @@ The loss is that of the answer which the original model gives: of every token of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Annotated, Any
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Literal
 
 import torch
 from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clearhead.errors import ProbeError
+from clearhead.data import builtin, hub
+from clearhead.data.catalogue import CATALOGUE
+from clearhead.data.examples import AnyDataset, Dataset
+from clearhead.errors import DataError, ProbeError
+from clearhead.look.build import evaluation_mode
 from clearhead.look.interventions import (
     attention_layers,
     divergence,
@@ -35,11 +44,16 @@ from clearhead.serve.errors import ERROR_RESPONSES
 from clearhead.serve.inputs import ServiceDep
 from clearhead.serve.registry import ServedModel
 from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
+from clearhead.studio.play import stream
+from clearhead.tasks import TASKS
 from clearhead.tasks.base.predictor import Predictor
+from clearhead.tasks.base.task import Workspace, read_dataset
 
 router = APIRouter(responses=ERROR_RESPONSES)
 
 CONTINUED = 40  # tokens that a language model adds
+EXAMPLES = 160  # for each batch
+UNKNOWN = 6.0  # loss for each prediction, in nats, beyond which examples are of another kind than a model knows
 BLOCK = re.compile(r"(encoder|decoder)\.\d+")
 
 Name = Annotated[str, Field(max_length=40)]
@@ -92,6 +106,135 @@ def compare(served: ServedModel, item: Any, body: WhatIfBody, max_tokens: int = 
         "divergence": float(divergence(before, after).mean()),
         "flipped": float((before.argmax(-1) != after.argmax(-1)).double().mean()),
     }
+
+
+# --- over held-out examples ---
+
+
+class DataBody(WhatIfBody):
+    """What is measured: what is switched off (`chosen`), or every head or block by itself."""
+
+    each: Literal["chosen", "heads", "layers"] = "chosen"
+    batches: Annotated[int, Field(ge=1, le=64)] = 8
+    data: Annotated[Literal["builtin", "own"], Field(description="Built-in examples, or its own held-out ones.")] = (
+        "builtin"
+    )
+
+
+@router.post("/what-if/data")
+async def what_if_data(body: DataBody, service: ServiceDep) -> StreamingResponse:
+    """The loss on held-out examples without parts of the model, as lines of JSON: progress, and each result."""
+    served = service.get(body.model)
+    return StreamingResponse(stream(served, lambda: measured(served, body)), media_type="application/x-ndjson")
+
+
+def measured(served: ServedModel, body: DataBody) -> Iterator[Document]:
+    """Yield the loss of the whole model on held-out batches, then the rise without each part, and progress between.
+
+    Other requests of the model are computed between two batches, so parts are off during a batch only.
+    """
+    network = served.model.network
+    yield {"done": 0, "of": 0}  # reading the examples may take a while
+    batches, loss = _held_out(served, body.data, body.batches)
+    without = {"": WhatIfBody(model=body.model), **_parts_to_measure(served.model, body)}
+    done, whole = 0, 0.0
+    for name, off in without.items():
+        total, count = 0.0, 0.0
+        for batch in batches:
+            with evaluation_mode(network), torch.no_grad(), switched_off(network, off):
+                value, counted = loss(network, batch)
+            total, count, done = total + float(value), count + float(counted), done + 1
+            yield {"done": done, "of": len(without) * len(batches)}
+        mean = total / max(count, 1.0)
+        whole = whole if name else mean
+        if not name and body.data == "builtin" and mean > UNKNOWN:
+            raise ProbeError(
+                f"{served.name} does not know examples like the built-in ones (a loss of {mean:.1f}): "
+                "measure on its own data"
+            )
+        yield {"name": name, "loss": mean, "change": mean - whole, "count": int(count)}
+
+
+@lru_cache(maxsize=8)
+def _held_out(served: ServedModel, data: str, count: int) -> tuple[list[Any], Callable[..., Any]]:
+    """Some batches of held-out examples, kept for the next measurement, and the loss of a network on one of them."""
+    model = served.model
+    batches, loss = builtin_batches(model, count) if data == "builtin" else own_batches(model, count)
+    if not batches:
+        raise ProbeError(f"the data of {served.name} has no held-out examples to measure on")
+    return batches, loss
+
+
+def builtin_batches(model: Predictor, count: int) -> tuple[list[Any], Callable[..., Any]]:
+    """Batches of built-in examples."""
+    kind = TASKS[model.task].data_kind
+    if kind == "text":
+        return model.validation_batches("builtin", count)
+    try:
+        return _some_batches(model, builtin.examples(kind), count)
+    except DataError as problem:
+        raise ProbeError(
+            f"{model.name} does not know examples like the built-in ones (their labels are others): "
+            "measure on its own data"
+        ) from problem
+
+
+def own_batches(model: Predictor, count: int) -> tuple[list[Any], Callable[..., Any]]:
+    """Batches of the examples that were held out of its training data; nothing is downloaded for them."""
+    if missing := missing_data(model):
+        raise ProbeError(
+            f"the data that {model.name} was trained on is not on this machine: "
+            f"clearhead data get {missing[0]} downloads it"
+        )
+    kind = TASKS[model.task].data_kind
+    if kind == "text":
+        return model.validation_batches(None, count)
+    with _workspace(model) as workspace:
+        held_out = list(read_dataset(model.config, kind, workspace).validation)
+    return _some_batches(model, held_out, count)
+
+
+def usual_examples(model: Predictor) -> str:
+    """On what the page measures first: built-in examples where its own are a large corpus, which takes long to read."""
+    return "builtin" if any(not CATALOGUE[name].make for name in _corpora(model)) else "own"
+
+
+def missing_data(model: Predictor) -> list[str]:
+    """The datasets that a model was trained on and that would have to be downloaded."""
+    return [name for name in _corpora(model) if hub.origin(CATALOGUE[name]) is None]
+
+
+def _corpora(model: Predictor) -> list[str]:
+    return [name for name in str(model.config.data.path).split("+") if name in CATALOGUE]
+
+
+def _some_batches(model: Predictor, every: Sequence[Any], count: int) -> tuple[list[Any], Callable[..., Any]]:
+    """Batches of some examples, evenly spaced: encoding all of them would take seconds."""
+    some = every[:: max(1, len(every) // (EXAMPLES * count))]
+    config = model.config.model_copy(update={"data": model.config.data.model_copy(update={"path": "builtin"})})
+    dataset: AnyDataset = Dataset(TASKS[model.task].data_kind, some, some, "builtin")
+    with _workspace(model, whole=True, dataset=dataset) as workspace:
+        task = TASKS[model.task](config, workspace)
+        return list(islice(task.validation(), count)), task.loss
+
+
+@contextmanager
+def _workspace(model: Predictor, **options: Any) -> Iterator[Workspace]:
+    tokenizer = None if model.reads == "image" and not model.generates else model.tokenizer
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        yield Workspace(Path(folder), tokenizer, model.meta, **options)
+
+
+def _parts_to_measure(model: Predictor, body: DataBody) -> dict[str, WhatIfBody]:
+    """What is switched off, by the name that the page shows."""
+    found = parts(model)
+    match body.each:
+        case "heads":
+            names = [f"{layer}:{head}" for layer, count in found["heads"].items() for head in range(count)]
+            return {name: WhatIfBody(model=body.model, heads=[name]) for name in names}
+        case "layers":
+            return {name: WhatIfBody(model=body.model, layers=[name]) for name in found["layers"]}
+    return {"chosen": body}
 
 
 @contextmanager

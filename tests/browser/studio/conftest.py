@@ -18,7 +18,7 @@ from clearhead.studio.runs import Runs
 from ..conftest import Watched
 
 SIZE: Any = {"width": 1280, "height": 720}
-PATIENCE = 20  # seconds: the machine may be busy
+PATIENCE = 60  # seconds: the machine may be busy
 MODELS = ["en-es", "digits", "shakespeare", "words"]
 
 Go = Callable[..., Any]

@@ -90,6 +90,39 @@ def test_teacher_mode_hides_controls_and_a_remote_turns_the_lessons(go: Go) -> N
     assert page.locator(".st-nav").is_visible()
 
 
+def test_the_class_follows_the_teacher_unless_it_is_frozen(go: Go) -> None:
+    page = go("learn?")
+    page.get_by_role("link", name="Start with lesson 1").click()
+    page.wait_for_selector(".st-lesson")
+    page.get_by_role("button", name="Present").click()
+    assert "window for the class" in page.locator(".st-keys").inner_text()
+    with page.expect_popup() as opening:
+        page.keyboard.press("c")
+    pupils = opening.value
+    title = "document.querySelector('.st-lesson h2')?.innerText === '{}'".format
+    until(pupils, title("Query, key and value"))
+    assert not pupils.locator(".st-nav").is_visible()
+    page.keyboard.press("PageDown")
+    until(pupils, title("Why divide by √d"))
+    page.keyboard.press("f")
+    assert "the class still sees" in page.locator(".st-frozen").inner_text()
+    page.keyboard.press("PageDown")
+    until(page, title("The mask"))
+    page.wait_for_timeout(600)  # longer than the class waits to follow
+    assert pupils.evaluate(title("Why divide by √d"))
+    page.keyboard.press("f")
+    until(pupils, title("The mask"))
+    assert page.locator(".st-frozen").count() == 0
+    page.keyboard.press("s")
+    page.keyboard.press("b")
+    assert page.evaluate(
+        "['data-spotlight', 'data-blank'].every((name) => document.documentElement.hasAttribute(name))"
+    )
+    page.keyboard.press("Escape")
+    assert page.evaluate("!document.documentElement.matches('[data-present], [data-spotlight], [data-blank]')")
+    pupils.close()
+
+
 def test_a_probable_token_is_deep_blue(go: Go) -> None:
     page = go(f"play?{CAR}")
     settled(page)

@@ -156,9 +156,9 @@ def test_an_unknown_link_opens_the_first_view(go: Go) -> None:
 @pytest.mark.parametrize("view", ["play", "steps", "what-if", "words"])
 def test_no_text_of_a_link_becomes_markup(go: Go, studio_page: StudioPage, view: str) -> None:
     studio_page.ignored = "status of 400"
-    names = ("text", "words", "word", "sum", "at", "kind", "feature", "layer", "runs", "upload", "off")
+    names = ("text", "words", "word", "sum", "at", "kind", "feature", "layer", "runs", "upload", "off", "changes")
     page = go(f"{view}?{'&'.join(f'{name}={quote(EVIL)}' for name in names)}")
-    page.wait_for_selector("main .st-view > *")
+    settled(page)  # or its errors would be those of the next test
     page.wait_for_timeout(300)
     assert page.evaluate("window.hurt") is None
     assert page.locator("img, main script").count() == 0

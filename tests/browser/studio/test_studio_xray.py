@@ -9,6 +9,12 @@ from clearhead.serve.registry import Service
 from .conftest import Go, settled, until
 
 CAR = "She has a red car."
+FILLED = """async ([asked, aspect]) => {
+  const { mapOf } = await import("/studio/views/xraymap.js");
+  const body = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(asked) };
+  const { root } = mapOf(await (await fetch("/studio/api/xray", body)).json(), aspect);
+  return root.w / root.h / aspect;
+}"""
 
 
 def crumbs(page: Any) -> list[str]:
@@ -40,3 +46,10 @@ def test_a_lecture_s_example_is_opened_in_steps(go: Go) -> None:
     until(page, "document.querySelector('.ch-total')?.innerText === 'Σ 3 of 3 = 102'")
     page.get_by_role("button", name="softmax").click()
     assert page.locator(".ch-bars .ch-number").all_text_contents() == ["0.850", "0.150"]
+
+
+def test_the_picture_fills_its_window_with_beams_too(go: Go) -> None:
+    page = go("learn")
+    for asked in ({"text": CAR}, {"text": CAR, "beams": 3}):
+        filled = page.evaluate(FILLED, [{"model": "en-es", **asked}, 1.6])
+        assert min(filled, 1 / filled) > 0.75

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from clearhead.errors import ConfigError, ProbeError, ShapeError
 from clearhead.look.look import Look
 from clearhead.look.record import AttentionRecord
-from clearhead.look.render.figure import COLUMN, PAGE, SLIDE, Figure
+from clearhead.look.render.figure import COLUMN, NO_FONT, PAGE, SLIDE, Figure, other_fonts
 from clearhead.look.render.image import image_overlays, pattern_grid
 from clearhead.look.render.labels import label_step, token_label
 from clearhead.look.render.matrix import Scale, heatmap, window_slice
@@ -181,6 +181,26 @@ def test_right_to_left_and_wide_letters_are_kept(tmp_path: Path) -> None:
     assert all(f">{word}<" in svg for word in words)
     with pytest.warns(UserWarning, match="no font on this machine has \U000f0000\U000f0001: boxes are drawn instead"):
         figure.save(tmp_path / "a.png")
+
+
+def test_letters_that_no_font_has_are_explained_on_the_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[list[str]] = []
+    figure = heatmap(torch.eye(2), ["a", "\U000f0000"], ["b", "é"])
+    save = figure.fig.savefig
+    monkeypatch.setattr(figure.fig, "savefig", lambda *a, **b: (drawn.append(strings(figure)), save(*a, **b)))
+    with pytest.warns(UserWarning, match="no font on this machine has \U000f0000"):
+        figure.save(tmp_path / "a.png")
+    figure.save(tmp_path / "a.svg")
+    assert [NO_FONT in each for each in drawn] == [True, False]
+    assert NO_FONT not in [text.get_text() for text in figure.fig.findobj(Text)]
+
+
+def test_a_letter_is_drawn_with_any_font_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearhead.look.render.figure.installed_fonts", lambda: ("cmr10",))  # Latin letters only
+    fonts, missing = other_fonts({"a", "ж", "√", "\U000f0000"})
+    assert missing == {"\U000f0000"}
+    assert fonts
+    assert other_fonts({"a"}) == ([], set())
 
 
 # --- matrices ---

@@ -5,13 +5,14 @@ from itertools import product
 
 import pytest
 import torch
+from tests.optional import optional
 from torch import Tensor
 
 from clearhead.errors import ConfigError, ShapeError
 from clearhead.look.views.flow import flow
 from clearhead.look.views.rollout import layer_mixtures, rollout
 
-pytest.importorskip("scipy", reason="attention flow is found by SciPy")
+optional("scipy", reason="attention flow is found by SciPy")
 
 LAYERS, H, T = 2, 3, 3
 

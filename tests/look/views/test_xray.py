@@ -17,6 +17,7 @@ import clearhead
 from clearhead.errors import ProbeError
 from clearhead.look import build
 from clearhead.look.inputs import PreparedInput
+from clearhead.look.look import Look
 from clearhead.look.view import show
 from clearhead.look.views.xray import WEIGHT_BYTES, XRay
 
@@ -29,11 +30,16 @@ def decoded(text: str, shape: list[int]) -> Tensor:
     return torch.from_numpy(np.frombuffer(base64.b64decode(text), dtype="<f4").copy()).view(shape)
 
 
-def small() -> XRay:
-    network = small_network("translate")
+def small_look(network: Any = None, **settings: Any) -> Look:
+    """A translator of two layers that has read four tokens and three."""
+    network = small_network("translate", **settings) if network is None else network
     written = {"decoder": ["y0", "y1", "y2"], "output": ["w0", "w1", "w2"]}
     prepared = PreparedInput((torch.tensor([[4, 9, 12, 5]]),), (2, 11, 8), encoder=["a", "b", "c", "d"], **written)
-    return XRay.of(build.compute_look(network, prepared, lambda _: "an answer", model="small", task="translate"))
+    return build.compute_look(network, prepared, lambda _: "an answer", model="small", task="translate")
+
+
+def small() -> XRay:
+    return XRay.of(small_look())
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +56,13 @@ def test_the_page_has_every_number_of_the_look_exactly(translated: XRay) -> None
     weights = translated.look.attention["decoder.cross"].weights[1]
     sent = decoded(data["values"]["decoder.1.cross.weights"]["value"], list(weights.shape))
     assert torch.equal(sent, weights)
+
+
+def test_the_page_of_a_translator_has_the_beams_of_its_search(translated: XRay) -> None:
+    tree = translated.to_json()["beam"]
+    assert tree["texts"][tree["best"]] == "Ella tiene un coche rojo."
+    assert {node["state"] for node in tree["nodes"]} == {"kept", "dropped", "finished"}
+    assert "beam" not in small().to_json()  # of a look alone no search is known
 
 
 def test_the_page_of_a_translator_is_one_file_below_three_megabytes(translated: XRay, tmp_path: Path) -> None:

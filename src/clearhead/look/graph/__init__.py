@@ -39,9 +39,13 @@ __all__ = ["Graph", "Group", "Part", "code_of", "model_graph"]
 
 
 @torch.no_grad()
-def model_graph(look: LookRecord) -> Graph:
-    """The graph of the network that computed a look, with every tensor of the forward pass on its inputs."""
-    return _ModelBuilder(look).build()
+def model_graph(look: LookRecord, changed: bool = False, temperature: float = 1.0) -> Graph:
+    """The graph of the network that computed a look, with every tensor of the forward pass on its inputs.
+
+    With `changed` the network has interventions open: where a tensor is not what its inputs make, the difference is
+    in its details as `changed`. The probabilities are those at a `temperature`.
+    """
+    return _ModelBuilder(look, changed, temperature).build()
 
 
 class _ModelBuilder(EmbeddingParts, CellParts, OutputParts):

@@ -39,10 +39,12 @@ class BlockParts(GraphBuilder):
                 f"{at}.feed_forward", block.feed_forward, self.norm(f"{at}.norm", block.residual2.norm, x)
             )
             about = "What attention and feed-forward found is added to the vector of each token."
-            return self.add(
-                f"{at}.hidden", "add", "add", hidden, [x, a, f], symbol="x", equation="x + a + f", about=about,
+            own = torch.stack([self.parts[each].value for each in (x, a, f)]).sum(0) if self.changed else hidden
+            added = self.add(
+                f"{at}.hidden", "add", "add", own, [x, a, f], symbol="x", equation="x + a + f", about=about,
                 code=(ParallelBlock.forward, "return "),
             )  # fmt: skip
+            return self.as_seen(added)
         if not isinstance(getattr(block, "self_attention", None), MultiHeadAttention):
             return self.add(f"{at}.hidden", "function", "block", hidden, [x], symbol="x", about=_first_line(block))
         x = self.residual(
@@ -58,7 +60,7 @@ class BlockParts(GraphBuilder):
         x = self.residual(
             f"{at}.feed_forward", last, x, lambda y: self.feed_forward(f"{at}.feed_forward", block.feed_forward, y)
         )
-        return self.rename(x, f"{at}.hidden")
+        return self.as_seen(self.rename(x, f"{at}.hidden"))
 
     def residual(self, at: str, residual: Residual, x: str, sublayer: Callable[[str], str]) -> str:
         """Norms, sublayer and sum, in the order that the residual connection has them."""
@@ -110,6 +112,8 @@ class BlockParts(GraphBuilder):
         visible = record.visible
         if layer.window is not None:  # it sees less far than other layers
             visible = visible & ((places[1] - places[0].unsqueeze(1)).abs() < layer.window)
+        if self.changed:  # so may any layer
+            visible = self.seen[f"{at}.visible"][0].cpu()
         bias = None if layer.relative.bias is None else layer.relative.bias(*places)
         return self.weigh(
             at,
@@ -182,6 +186,9 @@ class BlockParts(GraphBuilder):
             about="How well each query fits each key: the sum of the products of their numbers.",
             code=_score_code(kernel.score), details=details,
         )  # fmt: skip
+        if self.changed and scale is not None:
+            made = self.parts[q].value @ self.parts[k].value.mT * scale + (0 if bias is None else bias.float().cpu())
+            self.as_seen(s, scores, made)
         hard = kernel.normalize is pick_one
         a = self.add(
             f"{at}.weights", "pick" if hard else "softmax", "weight", weights, [s], columns=keys, symbol="a",
@@ -196,6 +203,7 @@ class BlockParts(GraphBuilder):
             about="The values of all keys, each multiplied by its weight, and added up.",
             code=(Explicit.forward, "share_heads(v"),
         )  # fmt: skip
+        self.as_seen(z)
         if output is None:
             return z
         value = self.seen[f"{at}.output"][0]

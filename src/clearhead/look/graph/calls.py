@@ -47,10 +47,11 @@ class Calls:
         self.output: Call | None = None
         self.waiting: list[Call] = []
 
-    def run(self, look: LookRecord) -> dict[str, Tensor]:
-        """The probes that are not in the look, by name; batch first."""
+    def run(self, look: LookRecord, changed: bool = False) -> dict[str, Tensor]:
+        """The probes that are not in the look, by name; batch first. Of a changed network also what a layer sees."""
         network = self.network
-        ends = ("embedded", "hidden", "inner", "output", "weights")  # with weights, computed as those of the look
+        ends = ["embedded", "hidden", "inner", "output", "weights"]  # with weights, computed as those of the look
+        ends += ["mixed", "visible"] if changed else []
         names = [name for name in probes(network) if name.split(".")[-1] in ends]
         hooks = [module.register_forward_hook(self._called, with_kwargs=True) for module in self._watched()]
         for name, stack in self.named.items():

@@ -37,6 +37,8 @@ class EmbeddingParts(GraphBuilder):
             last = self.parts[ends[-1]] if ends else None
             if last is not None and len(ends) == 1 and torch.equal(last.value, embedded.float().cpu()):
                 return self.rename(last.id, f"{stack}.embedded")
+            if self.changed and last is not None and len(ends) == 1 and last.value.shape == embedded.shape:
+                return self.as_seen(self.rename(last.id, f"{stack}.embedded"))
             return self.add(
                 f"{stack}.embedded", "function", "embedded", embedded, ends, rows=stack, symbol="x",
                 equation="x", about="The vectors that the first block reads.",
@@ -57,6 +59,9 @@ class EmbeddingParts(GraphBuilder):
                 )  # fmt: skip
             case InputPositions() if module.combine in (add_positions, concatenate_positions):
                 vectors = module.encode(value.size(0), call.start).expand(value.size(0), -1)
+                if self.changed:  # those that met the tokens
+                    own = call.inputs[0][0]
+                    vectors = value - own if module.combine is add_positions else value[:, own.size(-1) :]
                 at = self.add(
                     f"{id}.positions", "given", "position", vectors, rows=rows, symbol="p",
                     equation="p_t", about="A vector for each place, so that the order of the tokens is known.",

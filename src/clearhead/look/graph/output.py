@@ -89,11 +89,15 @@ class OutputParts(GraphBuilder):
             equation="l = x W_out" + (" + b" if "bias" in chosen else ""), code=code, details=chosen, weight=weight,
             about=f"One number for each of the {many} possible answers; the ten highest of each row are shown.",
         )  # fmt: skip
-        total = logits.logsumexp(-1)  # (T,)
+        cooled = self.temperature != 1
+        total = (logits / self.temperature).logsumexp(-1)  # (T,)
+        details = {"names": words, "total": total, **({"temperature": self.temperature} if cooled else {})}
         self.add(
-            "probabilities", "probability", "probability", (best.values - total.unsqueeze(-1)).exp(), [z], symbol="p",
-            equation="p_w = exp(l_w) / Σ_u exp(l_u)", details={"names": words, "total": total},
+            "probabilities", "probability", "probability",
+            (best.values / self.temperature - total.unsqueeze(-1)).exp(), [z], symbol="p",
+            equation="p_w = exp(l_w / τ) / Σ_u exp(l_u / τ)" if cooled else "p_w = exp(l_w) / Σ_u exp(l_u)",
             about="The logits as shares that sum to 1 over all possible answers.", code=(softmax, "scores.softmax"),
+            details=details,
         )  # fmt: skip
 
     def some_rows_at_end(self, stack: str, count: int) -> str:

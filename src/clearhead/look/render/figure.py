@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import category
 
 from clearhead.errors import ConfigError
 
@@ -43,6 +44,9 @@ FONTS = (
     "Apple SD Gothic Neo", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Nirmala UI", "Arial Unicode MS",
 )  # fmt: skip
 
+UNSEEN = ("Cc", "Cf", "Mn", "Zl", "Zp", "Zs")  # categories of Unicode that no font needs to draw
+NO_FONT = "Boxes are letters that no font on this machine has: install one, or save as .svg."
+
 
 class Figure:
     """A drawn figure; a notebook shows it, `save` writes it."""
@@ -57,7 +61,7 @@ class Figure:
             raise ConfigError(f"cannot draw {file}: choose a name that ends in {', '.join(FORMATS)}")
         no_date: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         try:
-            with _font_settings(self.fig), _missing_letters(warn=suffix != ".svg"):
+            with _font_settings(self.fig), _missing_letters(warn=suffix != ".svg"), _drawn_letters(self.fig, suffix):
                 self.fig.savefig(file, dpi=dpi, metadata=no_date.get(suffix))
         except OSError as problem:
             raise ConfigError(f"cannot write {file}: {problem.strerror or problem}") from None
@@ -159,6 +163,49 @@ def installed_fonts() -> tuple[str, ...]:
 
     installed = set(fontManager.get_font_names())
     return tuple(name for name in FONTS if name in installed)
+
+
+def other_fonts(letters: set[str]) -> tuple[list[str], set[str]]:
+    """Fonts of this machine that have letters which `FONTS` lack, and the letters that none has."""
+    from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
+
+    def lacking(path: str, wanted: set[str]) -> set[str]:
+        font = get_font(path)
+        return {letter for letter in wanted if not font.get_char_index(ord(letter))}
+
+    for name in installed_fonts():
+        letters = lacking(findfont(FontProperties(family=name)), letters) if letters else letters
+    found = []
+    for entry in sorted(fontManager.ttflist, key=lambda each: (each.style != "normal", each.weight != 400, each.name)):
+        if not letters:
+            break
+        if "LastResort" not in entry.fname and (rest := lacking(entry.fname, letters)) != letters:
+            found.append(entry.name)
+            letters = rest
+    return found, letters
+
+
+@contextmanager
+def _drawn_letters(fig: MplFigure, suffix: str) -> Iterator[None]:
+    """Draw letters with whatever font has them; a note on the figure says what the boxes of others are."""
+    texts: list[Any] = []
+    if suffix != ".svg":  # an SVG keeps the text, and its reader has the fonts
+        texts = fig.findobj(lambda artist: hasattr(artist, "set_fontfamily"))
+    letters = {
+        letter for text in texts for letter in text.get_text() if letter > "~" and category(letter) not in UNSEEN
+    }
+    fonts, missing = other_fonts(letters)
+    for text in texts if fonts else ():
+        text.set_fontfamily([*text.get_fontfamily(), *fonts])
+    note = None
+    if missing:
+        size = 0.7 * font_size(fig.get_figwidth())
+        note = fig.text(0.99, 0.005, NO_FONT, ha="right", va="bottom", fontsize=size, color=GREY, in_layout=False)
+    try:
+        yield
+    finally:
+        if note is not None:
+            note.remove()
 
 
 def _font_settings(fig: MplFigure) -> AbstractContextManager[None]:

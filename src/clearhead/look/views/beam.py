@@ -77,6 +77,10 @@ class BeamTree:
         """The token ids from the first token to a node, without the prompt."""
         return [each.token_id for each in self.path(node) if each.token_id is not None]
 
+    def texts(self, decode: Callable[[list[int]], str], stop: int | None) -> list[str]:
+        """The text at each node, without the prompt and the stop token."""
+        return [decode([each for each in self.ids(node.id) if each != stop]) for node in self.nodes]
+
     def to_json(self) -> dict[str, Any]:
         nodes = [asdict(node) for node in self.nodes]
         for node in nodes:

@@ -114,7 +114,7 @@ class Vectors:
     def to_json(self, steps: Sequence[Step]) -> dict[str, Any]:
         """`vectors` of all queries and keys, and `matrices`: what each step is for all queries at once."""
         products, names = self.query @ self.key.T, {step.name for step in steps}  # (T, S)
-        last = next(name for name in ("position", "scale", "score") if name in names)
+        last = next(name for name in ("your change", "position", "scale", "score") if name in names)
         masked = self.scores.masked_fill(~self.visible, -math.inf)
         matrices = {
             "softmax": self.weights,
@@ -227,8 +227,11 @@ def _draw_step(fig: MplFigure, grid: GridSpec, number: int, step: Step, size: fl
 
 
 @torch.no_grad()
-def steps(look: LookRecord, layer: int, head: int, query: int, kind: str | None = None) -> Steps:
-    """The steps of one query of a look; if its network is not known, they end with the sum of one head."""
+def steps(look: LookRecord, layer: int, head: int, query: int, kind: str | None = None, changed: bool = False) -> Steps:
+    """The steps of one query of a look; if its network is not known, they end with the sum of one head.
+
+    With `changed` the network has interventions open: what they add to the scores is a step of its own.
+    """
     kind = look.kind(kind)
     seen = look.pick(kind, layer, head, query)
     stack = None if look.network is None else stacks(look.network).get(kind.split(".")[0])
@@ -237,7 +240,10 @@ def steps(look: LookRecord, layer: int, head: int, query: int, kind: str | None 
         case Encoder() | Decoder():
             block: Any = stack.blocks[layer]
             own = block.cross_attention if kind == "decoder.cross" else block.self_attention
-            found = [*_head_steps(inputs.through(own, query)), *_block_steps(look, block, kind, layer, query)]
+            inputs = inputs.through(own, query)
+            if changed:
+                inputs = inputs.as_seen(seen.scores[layer][head, query], seen.weights[layer][head, query])
+            found = [*_head_steps(inputs), *_block_steps(look, block, kind, layer, query)]
         case AttentionDecoder():
             aligned = replace(inputs, score=stack.score, normalize=stack.normalize)
             code = (AttentionDecoder.align, "self.network(")
@@ -349,6 +355,7 @@ class _HeadInputs:
     score: Score = scaled_dot
     normalize: Normalize = softmax
     bias: Tensor | None = None  # (S,) added for the distance between query and key
+    change: Tensor | None = None  # (S,) added by an intervention
     scores: Tensor | None = None  # (S,) if only they are known, and not the function that computes them
     weights: Tensor | None = None  # (S,) likewise
     labels: list[str] | None = None
@@ -380,6 +387,17 @@ class _HeadInputs:
             weigh_values=(Explicit.forward, "share_heads(v"),
         )
 
+    def as_seen(self, scores: Tensor, weights: Tensor) -> _HeadInputs:
+        """With what an intervention added to the recorded scores (S,), and what it hid: weights (S,) that are 0."""
+        made = self.score(self.query, self.keys)[self.head, 0] + (0 if self.bias is None else self.bias)
+        hidden = (weights == 0) & scores.isfinite()
+        mask = ~hidden if self.mask is None else self.mask & ~hidden
+        return replace(
+            self,
+            change=None if torch.allclose(made, scores, rtol=1e-3, atol=1e-3) else scores - made,
+            mask=None if mask.all() else mask,
+        )
+
     def with_known(self, scores: Tensor, weights: Tensor) -> _HeadInputs:
         """With recorded scores (S,) and weights (S,), unless a scaled dot product gives these scores."""
         fits = torch.allclose(scaled_dot(self.query, self.keys)[self.head, 0], scores, rtol=1e-4, atol=1e-5)
@@ -391,6 +409,9 @@ def _head_steps(inputs: _HeadInputs) -> list[Step]:
     if inputs.bias is not None:
         equation = "s_j + b_j,  b_j from the distance between query and key"
         found.append(_step("position", equation, found[-1].value + inputs.bias, inputs.add_bias))
+    if inputs.change is not None:
+        equation = "s_j + c_j,  c_j is what you changed"
+        found.append(_step("your change", equation, found[-1].value + inputs.change, inputs.add_bias))
     scores, mask = found[-1].value, inputs.mask
     if mask is not None:
         equation = "s_j + L_j,  L_j = 0 where key j may be seen, -∞ where not"

@@ -15,7 +15,8 @@ Tensors travel as little-endian float32 in base64: the page has the numbers that
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,23 +47,43 @@ class XRay(LookView):
     look: LookRecord
     graph: Graph
     read: int  # tokens of the decoder that are read at once, before it writes one at a time
+    beams: Callable[[], dict[str, Any]] | None = None  # searches, for the page
 
     @classmethod
     def compute(cls, model: Model, options: ViewOptions) -> XRay:
         item = options.input_for(model)
         look = model.look(item, options.target, generate=options.generate)
-        read = len(model.prepare(item).prompt) if options.generate else None
-        return cls.of(look, options, read)
+        prepared = model.prepare(item)
+        found = cls.of(look, options, len(prepared.prompt) if options.generate else None)
+        if not prepared.sources or not prepared.prompt or options.target or options.beam_width < 2:
+            return found
+        return replace(found, beams=lambda: _beam_json(model, item, options.beam_width))
 
     @classmethod
-    def of(cls, look: LookRecord, options: ViewOptions | None = None, read: int | None = None) -> XRay:  # noqa: ARG003
-        """`read` is the number of tokens that a decoder reads at once; a translator reads the start token alone."""
+    def of(
+        cls,
+        look: LookRecord,
+        options: ViewOptions | None = None,  # noqa: ARG003
+        read: int | None = None,
+        changed: bool = False,
+        temperature: float = 1.0,
+    ) -> XRay:
+        """`read` is the number of tokens that a decoder reads at once; a translator reads the start token alone.
+
+        `changed` says that the network has interventions open, those that the look was computed with.
+        """
         written = "decoder" in look.tokens and "encoder" in look.tokens
-        return cls(look, model_graph(look), read or (1 if written else len(look.tokens.get("decoder", ()))))
+        graph = model_graph(look, changed, temperature)
+        return cls(look, graph, read or (1 if written else len(look.tokens.get("decoder", ()))))
 
     @property
     def title(self) -> str:
         return f"{self.look.model}: {self.look.text}"
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the tensors of the graph have."""
+        return sum(part.value.numel() for part in self.graph.parts.values())
 
     # --- JSON ---
 
@@ -72,6 +93,8 @@ class XRay(LookView):
         matrices = {id: part.weight for id, part in self.graph.parts.items() if part.weight}
         if sum(4 * each.numel() for weight in matrices.values() for each in weight) <= WEIGHT_BYTES:
             found["weights"] = {id: [encoded(each) for each in weight] for id, weight in matrices.items()}
+        if self.beams is not None:
+            found["beam"] = self.beams()
         return found
 
     def outline(self) -> dict[str, Any]:
@@ -169,6 +192,12 @@ class XRay(LookView):
             found += [] if inside == before else inside
             before = inside
         return found
+
+
+def _beam_json(model: Model, item: Any, beam_width: int) -> dict[str, Any]:
+    """The tree of a beam search, and the text of each node."""
+    tree = model.beam_tree(item, beam_width)
+    return {**tree.to_json(), "texts": tree.texts(model.tokenizer.decode, model.prepare(item).stop)}
 
 
 def _is_stream(id: str) -> bool:

@@ -1,6 +1,8 @@
 // Requests to the server. An error response throws an Error with the server's message.
 
-const UNREACHABLE = "The server does not answer. Is `clearhead studio` still running?";
+import { language, t, translated } from "./i18n.js";
+
+const UNREACHABLE = t("The server does not answer. Is `clearhead studio` still running?");
 
 /** GET a JSON document: `await get("/studio/api/models")`. */
 export async function get(path) {
@@ -22,9 +24,12 @@ export async function put(path, file) {
   return (await send(path, { method: "PUT", body: file })).json();
 }
 
-/** POST a JSON document, and yield the lines of the response, each parsed as JSON, as they arrive. */
+/**
+ * POST a JSON document, and yield the lines of the response, each parsed as JSON, as they arrive.
+ */
 export async function* lines(path, body, signal) {
-  const reader = (await send(path, { ...json(body), signal })).body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = (await send(path, { ...json(body), signal })).body.pipeThrough(
+    new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
@@ -41,7 +46,8 @@ export function isAbort(error) {
 }
 
 function json(body) {
-  return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return { method: "POST", headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body) };
 }
 
 async function send(path, options) {
@@ -50,10 +56,19 @@ async function send(path, options) {
   });
   if (response.ok) return response;
   const document = await response.json().catch(() => null);
-  throw new Error(document?.error?.message ?? `The server answered ${response.status}.`);
+  const said = document?.error?.message;
+  throw new Error(said ? inLanguage(said)
+    : t("The server answered {status}.", { status: response.status }));
 }
 
 function checked(line) {
-  if (line.error) throw new Error(line.error);
+  if (line.error) throw new Error(inLanguage(line.error));
   return line;
+}
+
+/** An error of the server in the reader's language; one that no dictionary has is announced as English. */
+function inLanguage(said) {
+  const found = translated(said);
+  return found !== said || language() === "en" ? found
+    : t("The server reports, in English: {sentence}", { sentence: said });
 }

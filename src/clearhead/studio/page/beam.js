@@ -1,6 +1,7 @@
 // The tree of a beam search, and the attention of the text at any of its nodes.
 
 import { post } from "./api.js";
+import { t } from "./i18n.js";
 import { parseJson } from "./link.js";
 import { findModel, inputBar, inputText, noModel, resultPanel } from "./shared.js";
 import { slider } from "./views/controls.js";
@@ -8,8 +9,8 @@ import { h } from "./views/dom.js";
 import { mount } from "./views/beam.js";
 import { mount as mountHeads } from "./views/heads.js";
 
-export const NAME = "Beam";
-export const ABOUT = "A beam search keeps the most probable prefixes and drops the rest. Select a text to see its attention.";
+export const NAME = t("Beam");
+export const ABOUT = t("A beam search keeps the most probable prefixes and drops the rest. Select a text to see its attention.");
 export const fits = ({ generates, reads }) => generates && reads !== "image";
 
 const MIN_WIDTH = 2;
@@ -17,7 +18,7 @@ const MAX_WIDTH = 8;
 
 export function open(element, state, studio) {
   const models = studio.models(fits);
-  if (!models.length) return element.append(noModel("generates text"));
+  if (!models.length) return element.append(noModel(t("None of the loaded models generates text.")));
   const model = findModel(models, state.model);
   const { place, load, element: panel } = resultPanel();
   const headsPanel = resultPanel();
@@ -59,11 +60,13 @@ export function open(element, state, studio) {
     });
   }
 
-  const width = slider("Beams", MAX_WIDTH - MIN_WIDTH, request.beams - MIN_WIDTH, (value) => String(value + MIN_WIDTH),
+  const width = slider(t("Beams"), MAX_WIDTH - MIN_WIDTH, request.beams - MIN_WIDTH, (value) => String(value
+    + MIN_WIDTH),
     (value) => refresh({ beams: value + MIN_WIDTH }));
-  const bar = inputBar({ models, model, text: request.text, action: "Search", more: [width],
+  const bar = inputBar({ models, model, text: request.text, action: t("Search"), more: [width],
     onSubmit: (text) => { chosen = {}; refresh({ text }); }, onModel: (name) => studio.go("beam", { model: name }) });
-  element.append(bar.element, panel, h("section", { "aria-label": "Attention of the chosen text" }, headsPanel.element));
+  element.append(bar.element, panel, h("section", { "aria-label": t("Attention of the chosen text") },
+    headsPanel.element));
   refresh();
   return {
     close() {

@@ -1,6 +1,8 @@
-// Draw a digit: its class, the patches that the answer rests on, and the components of the patch embedding.
+// Draw a digit: its class, the patches that the answer rests on, and the components of the patch
+// embedding.
 
 import { post } from "./api.js";
+import { t } from "./i18n.js";
 import { parseJson } from "./link.js";
 import { pad } from "./pad.js";
 import { findModel, noModel, resultPanel } from "./shared.js";
@@ -10,15 +12,17 @@ import { frame, title } from "./views/frame.js";
 import { format, percent } from "./views/numbers.js";
 import { mount } from "./views/patches.js";
 
-export const NAME = "Image";
-export const ABOUT = "An image is split into patches, and patches are tokens. Draw, and see the model's answer as you go.";
+export const NAME = t("Image");
+export const ABOUT = t(
+  "An image is split into patches, and patches are tokens. Draw, and see the model's answer as " +
+  "you go.");
 export const fits = ({ reads, attends }) => reads === "image" && attends;
 
 const CELL = 12; // screen pixels for one pixel of a patch
 
 export function open(element, state, studio) {
   const models = studio.models(fits);
-  if (!models.length) return element.append(noModel("reads images"));
+  if (!models.length) return element.append(noModel(t("None of the loaded models reads images.")));
   const model = findModel(models, state.model);
   const { place, load, element: panel } = resultPanel();
   const componentsPanel = resultPanel();
@@ -51,10 +55,13 @@ export function open(element, state, studio) {
 
   const drawing = pad({ models, model, image: state.image, example: true, onImage: send,
     onModel: (name) => studio.go("image", { model: name }) });
-  const hint = h("p", { class: "st-hint" }, "Draw a digit on the pad: the answer, the patches and the rollout follow as you draw.");
-  element.append(hint, h("div", { class: "st-beside" }, drawing.element, panel), componentsPanel.element);
+  const hint = h("p", { class: "st-hint" },
+    t("Draw a digit on the pad: the answer, the patches and the rollout follow as you draw."));
+  element.append(hint, h("div", { class: "st-beside" }, drawing.element, panel),
+    componentsPanel.element);
   componentsPanel.load(async () => {
-    components = showComponents(componentsPanel.place, await post("/studio/api/components", { model: model.name }), model);
+    components = showComponents(componentsPanel.place,
+      await post("/studio/api/components", { model: model.name }), model);
   });
   if (state.image) send(state.image);
   return {
@@ -68,15 +75,18 @@ export function open(element, state, studio) {
 
 /** Show the principal components of the patch embedding. */
 function showComponents(element, data, model) {
-  const view = frame(element, { name: "components", label: "Principal components", draw, json: () => data,
+  const view = frame(element, { name: "components", label: t("Principal components"), draw,
+    json: () => data,
     picture: () => view.figure }, {});
 
   function draw() {
-    title(view.heading, ["What it looks for in a patch"], `principal components of the patch embedding of ${model.name}`);
+    title(view.heading, [t("What it looks for in a patch")],
+      t("principal components of the patch embedding of {model}", { model: model.name }));
     const colours = view.palette();
     view.figure.replaceChildren(h("div", { class: "st-components" },
-      data.components.map((component, number) => tile(component, data.shares[number], number, colours))));
-    view.say("Blue pixels add to a component, red pixels subtract from it.");
+      data.components.map((component, number) =>
+        tile(component, data.shares[number], number, colours))));
+    view.say(t("Blue pixels add to a component, red pixels subtract from it."));
   }
 
   view.redraw();
@@ -93,7 +103,7 @@ function tile(component, share, number, colours) {
     context.fillStyle = colours.signed(mean / largest);
     context.fillRect(x * CELL, y * CELL, CELL, CELL);
   }));
-  const name = `Component ${number}, ${percent(share)} of the variance`;
+  const name = t("Component {number}, {share} of the variance", { number, share: percent(share) });
   return h("figure", { class: "st-tile", title: name }, canvas,
     h("figcaption", {}, partLabel(`${number} · ${format(100 * share)} %`)));
 }

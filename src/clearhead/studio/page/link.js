@@ -8,8 +8,10 @@ export function parseLink(hash) {
 
 /** The link of a view with a state; empty values are left out. */
 export function formatLink(view, state) {
-  const present = Object.entries(state).filter(([, value]) => value !== undefined && value !== null && value !== "");
-  const query = new URLSearchParams(present.map(([name, value]) => [name, String(value)])).toString();
+  const present = Object.entries(state)
+    .filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const query = new URLSearchParams(present
+    .map(([name, value]) => [name, String(value)])).toString();
   return `#${view}${query ? `?${query}` : ""}`;
 }
 

@@ -1,6 +1,8 @@
-// The frame of the Studio: navigation, the open view and its link, undo, the palette, light and dark, lessons and tour.
+// The frame of the Studio: navigation, the open view and its link, undo, the palette, light and
+// dark, lessons and tour.
 
 import { get } from "./api.js";
+import { LANGUAGES, chooseLanguage, language, t, translated } from "./i18n.js";
 import { formatLink, parseLink } from "./link.js";
 import { h } from "./views/dom.js";
 
@@ -26,17 +28,17 @@ import { commandPalette } from "./palette.js";
 import { presentation } from "./present.js";
 import { tourCard } from "./tour.js";
 
-const VIEWS = { xray, play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells, learn, train, chat, models: modelsPage, ...viewPages };
+const VIEWS = { xray, play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells,
+  learn, train, chat, models: modelsPage, ...viewPages };
 const GROUPS = [
-  ["The whole model", ["xray"]],
-  ["Learn", ["learn"]],
-  ["Use", ["play", "chat", "models"]],
-  ["See attention", ["heads", "steps", "rollout", "flow", "induction", "scaling"]],
-  ["Explain an answer", ["what-if", "lens", "relevance", "gradients", "beam", "image"]],
-  ["See what it knows", ["words", "positions", "cells", "importance"]],
-  ["Make", ["train"]],
+  [t("Start here"), ["xray", "learn"]],
+  [t("Use"), ["play", "chat", "models"]],
+  [t("See attention"), ["heads", "steps", "rollout", "flow", "induction", "scaling"]],
+  [t("Explain an answer"), ["what-if", "lens", "relevance", "gradients", "beam", "image"]],
+  [t("See what it knows"), ["words", "positions", "cells", "importance"]],
+  [t("Make"), ["train"]],
 ];
-const THEMES = [["", "System theme"], ["light", "Light"], ["dark", "Dark"]];
+const THEMES = [["", t("System")], ["light", t("Light")], ["dark", t("Dark")]];
 
 let models = [];
 let open = { view: "play", state: {}, page: null };
@@ -47,17 +49,21 @@ const SETTLE = 600; // milliseconds: a slider that is being moved is one change
 const main = h("main", { id: "view", tabindex: -1 });
 const card = h("div", { class: "st-side-place" });
 let palette = null;
-const nav = h("nav", { class: "st-nav", "aria-label": "Views" });
+const nav = h("nav", { class: "st-nav", "aria-label": t("Views") });
 
 const studio = {
   async reloadModels() {
     models = await get("/studio/api/models");
   },
   models: (fits) => models.filter(fits),
+  /** Those of some views that fit a model. */
+  views: (model, names) => names.filter((view) => VIEWS[view].fits?.(model))
+    .map((view) => ({ view, title: VIEWS[view].NAME, about: VIEWS[view].ABOUT })),
   set(changes) {
     const old = location.hash;
     open.state = { ...open.state, ...changes };
     history.replaceState(null, "", formatLink(open.view, open.state));
+    presentation.share();
     if (location.hash === old || !open.complete) return;
     if (!settling) before.push(old);
     clearTimeout(settling);
@@ -84,16 +90,24 @@ function show() {
   open = { view: known, state, page: null, complete: false };
   document.title = `${VIEWS[known].NAME} · Clearhead Studio`;
   for (const link of nav.querySelectorAll("a")) {
-    if (link.dataset.view === known) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.dataset.view !== known) {
+      link.removeAttribute("aria-current");
+      continue;
+    }
+    link.setAttribute("aria-current", "page");
+    link.scrollIntoView({ block: "nearest", inline: "center" });
   }
   const body = h("div", { class: `st-view st-${known}` });
   main.replaceChildren(
-    h("header", { class: "st-heading" }, h("h1", {}, VIEWS[known].NAME), h("p", {}, explained(VIEWS[known].ABOUT, false))), ...(known === "play" ? welcome() : []), body);
+    h("header", { class: "st-heading" }, h("h1", {}, VIEWS[known].NAME),
+      h("p", {}, explained(VIEWS[known].ABOUT, false))), ...(known === "play" || known === "xray" ? welcome() : []),
+      body);
   open.page = VIEWS[known].open(body, state, studio);
-  setTimeout(() => { open.complete = true; }, 0); // what a view sets while it opens is no change of the user's
+  // what a view sets while it opens is no change of the user's
+  setTimeout(() => { open.complete = true; }, 0);
   card.replaceChildren(...tourCard(state.tour, studio), ...lessonPanel(state.lesson, studio));
   main.scrollTo(0, 0);
+  presentation.share();
 }
 
 /** One sentence and one click for a first visit. */
@@ -104,35 +118,57 @@ function welcome() {
     banner.remove();
   };
   const banner = h("p", { class: "st-welcome" },
-    "This page shows every number that a real language model computes while it reads and writes. ",
-    h("a", { class: "st-go", href: lessonLink(1), onclick: close }, "Start with a five-minute lesson"),
-    h("button", { type: "button", class: "ch-button", onclick: close }, "Look around by myself"));
+    t("This page shows every number that a real language model computes " +
+      "while it reads and writes."), " ",
+    h("a", { class: "st-go", href: lessonLink(1), onclick: close },
+      t("Start with a five-minute lesson")),
+    h("button", { type: "button", class: "ch-button", onclick: close },
+      t("Look around by myself")));
   return [banner];
 }
 
 /** Everything that the palette finds. */
 function commands() {
-  const views = Object.entries(VIEWS).map(([view, { NAME, ABOUT }]) => ({ name: NAME, hint: ABOUT, run: () => studio.go(view, handedOn(view)) }));
-  const lessons = LESSONS.map(({ title }, index) => ({ name: title, hint: `lesson ${index + 1}`, run: () => { location.hash = lessonLink(index + 1); } }));
-  const fits = (model) => (VIEWS[open.view].fits?.(model) ? open.view : Object.keys(VIEWS).find((view) => VIEWS[view].fits?.(model)) ?? "play");
-  const known = models.map((model) => ({ name: model.name, hint: `model: ${model.title}`, run: () => studio.go(fits(model), { model: model.name }) }));
-  const examples = models.flatMap((model) => model.examples.map((text) => ({ name: text.replaceAll("\n", " "), hint: `example for ${model.name}`, run: () => studio.go(fits(model), { model: model.name, text }) })));
-  const themes = THEMES.map(([value, name]) => ({ name, hint: "theme", run: () => setTheme(value) }));
-  const others = [{ name: "Undo", hint: "return to what was shown before", run: undo }, { name: "Present", hint: "teacher’s mode: large type, no controls", run: () => presentation.toggle() }];
-  return [...views, ...lessons, ...known, ...examples, ...themes, ...others];
+  const views = Object.entries(VIEWS)
+    .map(([view, { NAME, ABOUT }]) =>
+      ({ name: NAME, hint: ABOUT, run: () => studio.go(view, handedOn(view)) }));
+  const lessons = LESSONS.map(({ title }, index) =>
+    ({ name: title, hint: t("lesson {n}", { n: index + 1 }),
+      run: () => { location.hash = lessonLink(index + 1); } }));
+  const fits = (model) => (VIEWS[open.view].fits?.(model) ? open.view
+    : Object.keys(VIEWS).find((view) => VIEWS[view].fits?.(model)) ?? "play");
+  const known = models.map((model) =>
+    ({ name: model.name, hint: t("model: {title}", { title: translated(model.title) }),
+      run: () => studio.go(fits(model), { model: model.name }) }));
+  const examples = models.flatMap((model) => model.examples
+    .map((text) => ({ name: text.replaceAll("\n", " "),
+      hint: t("example for {model}", { model: model.name }),
+      run: () => studio.go(fits(model), { model: model.name, text }) })));
+  const themes = THEMES.map(([value, name]) =>
+    ({ name, hint: t("theme"), run: () => setTheme(value) }));
+  const languages = Object.entries(LANGUAGES).map(([code, name]) =>
+    ({ name, hint: t("language"), run: () => chooseLanguage(code) }));
+  const others = [{ name: t("Undo"), hint: t("return to what was shown before"), run: undo },
+    { name: t("Present"), hint: t("teacher’s mode: large type, no controls"),
+      run: () => presentation.toggle() }];
+  return [...views, ...lessons, ...known, ...examples, ...themes, ...languages, ...others];
 }
 
 /** Ctrl+K finds anything, Ctrl+Z undoes a change of the view. */
 function shortcut(event) {
   if (!(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
-  const writes = event.target.matches?.("input:not([type=range], [type=radio], [type=checkbox]), textarea");
+  const writes = event.target.matches?.(
+    "input:not([type=range], [type=radio], [type=checkbox]), textarea");
   const action = { k: () => palette.open(), z: writes ? null : undo }[event.key.toLowerCase()];
   if (!action) return;
   event.preventDefault();
   action();
 }
 
-/** The state with which a view opens: the current model and text, if the view fits the model, and what is selected. */
+/**
+ * The state with which a view opens: the current model and text, if the view fits the model, and
+ * what is selected.
+ */
 function handedOn(view) {
   const { model, text, image } = open.state;
   const fits = models.some((each) => each.name === model && VIEWS[view].fits?.(each));
@@ -152,20 +188,34 @@ function drawNavigation() {
   const link = (view) => h("li", {}, h("a", {
     href: `#${view}`, "data-view": view, onclick: (event) => openView(event, view),
   }, VIEWS[view].NAME));
-  const group = ([name, views]) => [h("p", {}, name), h("ul", { "aria-label": name }, views.map(link))];
+  const group = ([name, views]) => [h("p", {}, name),
+    h("ul", { "aria-label": name }, views.map(link))];
   nav.replaceChildren(
-    h("a", { class: "st-brand", href: "#play" }, h("strong", {}, "Clearhead"), " Studio"),
+    h("div", { class: "st-top" },
+      h("a", { class: "st-brand", href: "#play" }, h("strong", {}, "Clearhead"), " Studio"),
+      h("button", { type: "button", class: "ch-button", "aria-label": t("Find…"),
+        title: `${t("Find…")} Ctrl+K`,
+        onclick: () => palette.open() }, "⌕")),
     h("div", { class: "st-links" }, GROUPS.flatMap(group)),
     h("div", { class: "st-foot" },
-      h("button", { type: "button", class: "ch-button", title: "Ctrl+K", onclick: () => palette.open() }, "Find…"),
-      h("button", { type: "button", class: "ch-button", title: "Ctrl+Z", onclick: undo }, "Undo"),
-      h("button", { type: "button", class: "ch-button", title: "Teacher’s mode: Esc ends it", onclick: () => presentation.toggle() }, "Present"),
-      themeMenu()));
+      h("button", { type: "button", class: "ch-button", title: "Ctrl+Z", onclick: undo },
+        t("Undo")),
+      h("button", { type: "button", class: "ch-button", title: t("Teacher’s mode: Esc ends it"),
+        onclick: () => presentation.toggle() }, t("Present")),
+      themeMenu(), languageMenu()));
+}
+
+function languageMenu() {
+  const select = h("select", { "aria-label": t("Language"),
+    onchange: () => chooseLanguage(select.value) },
+    Object.entries(LANGUAGES).map(([code, name]) =>
+      h("option", { value: code, lang: code, selected: code === language() }, name)));
+  return h("label", { class: "st-theme" }, select);
 }
 
 function themeMenu() {
   const select = h("select", {
-    "aria-label": "Light or dark",
+    "aria-label": t("Light or dark"),
     onchange: () => setTheme(select.value),
   }, THEMES.map(([value, text]) => h("option", { value, selected: value === theme() }, text)));
   return h("label", { class: "st-theme" }, select);
@@ -194,7 +244,9 @@ function skipNavigation(event) {
 async function start() {
   applyTheme();
   drawNavigation();
-  document.body.replaceChildren(h("a", { class: "st-skip", href: "#view", onclick: skipNavigation }, "To the view"), nav, main, card);
+  document.body.replaceChildren(h("a", { class: "st-skip", href: "#view", onclick: skipNavigation },
+    t("To the view")), nav, main, card);
+  main.replaceChildren(h("p", { class: "st-empty", role: "status" }, t("The models are being loaded…")));
   palette = commandPalette(commands);
   addEventListener("keydown", shortcut);
   try {
@@ -204,6 +256,7 @@ async function start() {
     return;
   }
   addEventListener("hashchange", show);
+  presentation.join();
   show();
 }
 

@@ -1,5 +1,6 @@
 // A pad to draw on or to drop an image on; both give an image in the size that the model reads.
 
+import { t } from "./i18n.js";
 import { modelMenu } from "./shared.js";
 import { button } from "./views/controls.js";
 import { h } from "./views/dom.js";
@@ -7,19 +8,22 @@ import { h } from "./views/dom.js";
 const SIDE = 280; // pixels of the pad
 const LINE_WIDTH = 20;
 const MARGIN = 4 / 28; // around the drawing, as in the MNIST images
-const SEVEN = [[0.28, 0.2], [0.72, 0.2], [0.55, 0.55], [0.43, 0.85]]; // an example, in sides of the pad
+// an example, in sides of the pad
+const SEVEN = [[0.28, 0.2], [0.72, 0.2], [0.55, 0.55], [0.43, 0.85]];
 const INTERVAL = 120; // milliseconds between two images while drawing
 
 /**
- * The pad: {element}. With `example` it opens with a digit instead of an empty pad. `onImage` gets the image, a PNG as a data URL, while it is drawn and when one is dropped.
+ * The pad: {element}. With `example` it opens with a digit instead of an empty pad. `onImage` gets
+ * the image, a PNG as a data URL, while it is drawn and when one is dropped.
  */
 export function pad({ models, model, image, example = false, onModel, onImage }) {
   const canvas = h("canvas", {
     width: SIDE, height: SIDE, class: "st-pad", tabindex: 0, role: "img",
-    "aria-label": "A pad: draw with the pointer, drop an image, or choose a file",
+    "aria-label": t("A pad: draw with the pointer, drop an image, or choose a file"),
   });
   const context = canvas.getContext("2d");
-  const file = h("input", { type: "file", accept: "image/*", hidden: true, onchange: () => readFile(file.files[0]) });
+  const file = h("input", { type: "file", accept: "image/*", hidden: true,
+    onchange: () => readFile(file.files[0]) });
   let strokes = []; // each a list of [x, y]
   let lastSent = 0;
 
@@ -106,8 +110,8 @@ export function pad({ models, model, image, example = false, onModel, onImage })
   const element = h("div", { class: "st-drawing" },
     modelMenu(models, model, onModel), canvas,
     h("div", { class: "st-more" },
-      button("Clear", clear), button("Choose an image", () => file.click()), file,
-      h("span", { class: "ch-label" }, "Draw, or drop an image here")));
+      button(t("Clear"), clear), button(t("Choose an image"), () => file.click()), file,
+      h("span", { class: "ch-label" }, t("Draw, or drop an image here"))));
   return { element };
 }
 
@@ -119,7 +123,8 @@ function normalizedImage(strokes, side) {
   context.fillRect(0, 0, side, side);
   const points = strokes.flat();
   const [low, high] = [0, 1].map((axis) => points.map((point) => point[axis]))
-    .reduce(([minima, maxima], values) => [[...minima, Math.min(...values)], [...maxima, Math.max(...values)]], [[], []]);
+    .reduce(([minima, maxima], values) =>
+      [[...minima, Math.min(...values)], [...maxima, Math.max(...values)]], [[], []]);
   const size = Math.max(high[0] - low[0], high[1] - low[1], SIDE / 8);
   const width = side * 0.085;
   const scale = (side * (1 - 2 * MARGIN) - width) / size;
@@ -129,7 +134,8 @@ function normalizedImage(strokes, side) {
 }
 
 function draw(context, strokes, width, place) {
-  Object.assign(context, { strokeStyle: "white", lineWidth: width, lineCap: "round", lineJoin: "round" });
+  Object.assign(context, { strokeStyle: "white", lineWidth: width, lineCap: "round",
+    lineJoin: "round" });
   for (const stroke of strokes) {
     const [first, ...others] = stroke.map(place);
     context.beginPath();

@@ -1,6 +1,7 @@
 // What several views share: the input bar, the model menu, a panel for results and errors.
 
 import { isAbort } from "./api.js";
+import { t, tParts, translated } from "./i18n.js";
 import { button, menu } from "./views/controls.js";
 import { h } from "./views/dom.js";
 
@@ -15,13 +16,15 @@ export function inputText(model, text) {
 }
 
 /**
- * A bar with a model menu, a text field, a button and examples: {element, text: what stands in the field now}.
+ * A bar with a model menu, a text field, a button and examples: {element, text: what stands in the
+ * field now}.
  *
  * `onSubmit` gets the text, `onModel` the name of the model that was chosen.
  */
 export function inputBar({ models, model, text, action, onSubmit, onModel, more = [] }) {
   const input = h(model.verb === "generate" ? "textarea" : "input", {
-    class: "st-input", "aria-label": "Text", autocomplete: "off", spellcheck: "false", rows: 3, maxlength: 2000,
+    class: "st-input", "aria-label": t("Text"), autocomplete: "off", spellcheck: "false", rows: 3,
+    maxlength: 2000,
   });
   input.value = text;
   const submit = (event) => {
@@ -39,28 +42,32 @@ export function inputBar({ models, model, text, action, onSubmit, onModel, more 
     modelMenu(models, model, onModel),
     h("div", { class: "st-ask" }, input, h("button", { class: "st-go" }, action)),
     h("div", { class: "st-more" }, ...more,
-      h("span", { class: "st-examples", role: "group", "aria-label": "Examples" },
-        h("span", { class: "ch-label", "aria-hidden": "true" }, "Try"), model.examples.map(example))));
+      h("span", { class: "st-examples", role: "group", "aria-label": t("Examples") },
+        h("span", { class: "ch-label", "aria-hidden": "true" }, t("Try")),
+        model.examples.map(example))));
   return { element, text: () => input.value };
 }
 
 /** A menu of models with the title of the chosen one. */
 export function modelMenu(models, model, onModel) {
-  const options = models.map(({ name, task }) => [name, `${name} · ${task}`]);
-  return h("div", { class: "st-model" }, menu("Model", options, model.name, onModel),
-    h("span", { class: "st-title", title: model.title }, model.title));
+  const options = models.map(({ name, task }) => [name, `${name} · ${t(task)}`]);
+  return h("div", { class: "st-model" }, menu(t("Model"), options, model.name, onModel),
+    h("span", { class: "st-title", title: translated(model.title) }, translated(model.title)));
 }
 
-/** A panel with a place for results and a line for errors: {element, place, load}. */
+/** A panel with a place for results and a line for errors: {element, place, load, showError}. */
 export function resultPanel() {
-  const place = h("div", { class: "st-place" });
+  const place = h("div", { class: "st-place", "data-wait": t("Computing…") });
   const errorLine = h("p", { class: "st-error", role: "alert", hidden: true });
   let started = 0;
   const showError = (message) => {
     errorLine.textContent = message;
     errorLine.hidden = !message;
   };
-  /** Run `work(isCurrent)`, which may fail; only the call that was started last may change the panel. */
+  /**
+   * Run `work(isCurrent)`, which may fail; only the call that was started last may change the
+   * panel.
+   */
   async function load(work) {
     const number = (started += 1);
     const isCurrent = () => number === started && place.isConnected;
@@ -74,12 +81,14 @@ export function resultPanel() {
       if (number === started) place.removeAttribute("aria-busy");
     }
   }
-  return { element: h("div", {}, errorLine, place), place, load };
+  return { element: h("div", {}, errorLine, place), place, load, showError };
 }
 
 /** The message of a view that none of the loaded models fits. */
-export function noModel(ability) {
-  return h("p", { class: "st-empty" }, `None of the loaded models ${ability}. Start the Studio with one that does.`);
+export function noModel(sentence) {
+  const link = h("a", { href: "#models" }, t("Models"));
+  return h("p", { class: "st-empty" }, `${sentence} `,
+    tParts("Open one that does on the page {link}.", { link }));
 }
 
 /** Call `work` only after a pause of some milliseconds without another call. */

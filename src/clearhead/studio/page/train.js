@@ -1,21 +1,30 @@
-// Train a model: start, watch, pause, resume, stop and compare runs.
+// Train a model: start, watch, pause, resume, stop and compare runs, and take the finished model
+// elsewhere.
 
 import { get, post, put, remove } from "./api.js";
-import { plot } from "./views/plot.js";
-import { button, menu, partLabel, toggle } from "./views/controls.js";
+import { count, plural, t, tParts, translated } from "./i18n.js";
+import { charts, confusion, dataReport, lastStep, logTail, samples,
+  summary } from "./train-charts.js";
+import { newRunForm } from "./train-form.js";
+import { button, partLabel, toggle } from "./views/controls.js";
 import { h, roomIn } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
 import { mount } from "./views/history.js";
-import { format } from "./views/numbers.js";
 
-export const NAME = "Train";
-export const ABOUT = "Start a run and watch it learn. It continues when you close this page or the server.";
+export const NAME = t("Train");
+export const ABOUT = t(
+  "Start a run and watch it learn. It continues when you close this page or the server.");
 
 const INTERVAL = 1500; // milliseconds between two updates
-const NAMES = { finish: "use as it is" }; // of actions; others are called as they are
+const ACTIONS = {
+  pause: t("pause"), resume: t("resume"), stop: t("stop"), finish: t("use as it is"), use: t("use"),
+  export: t("export"), serve: t("serve"), delete: t("delete"),
+};
+const FORMATS = { hf: "Hugging Face", gguf: "llama.cpp (GGUF)", onnx: "ONNX", ct2: "CTranslate2" };
 
 export function open(element, state, studio) {
-  const request = { task: state.task, size: state.size ?? "tiny", steps: Number(state.steps ?? 300), upload: state.upload ?? "", settings: state.settings ?? "" };
+  const request = { task: state.task, size: state.size ?? "tiny", steps: Number(state.steps ?? 300),
+    upload: state.upload ?? "", settings: state.settings ?? "" };
   let chosen = (state.runs ?? "").split(",").filter(Boolean);
   let tasks = []; // what can be trained
   let known = { runs: [], uploads: [] };
@@ -23,12 +32,15 @@ export function open(element, state, studio) {
   let [timer, offlineSince, closed] = [null, null, false];
   const errorLine = h("p", { class: "st-error", role: "alert", hidden: true });
   const statusLine = h("p", { class: "st-news", role: "status" });
-  const form = h("form", { class: "st-new-run", "aria-label": "New run", onsubmit: start });
+  const form = newRunForm(request, { onChange: changed, onFile: send, onStart: start });
   const preview = h("div", { class: "st-preview" });
-  const list = h("ul", { class: "st-runs", "aria-label": "Runs" });
-  const place = h("div", { class: "st-place" });
+  const list = h("ul", { class: "st-runs", "aria-label": t("Runs") });
+  const handOver = h("div", { class: "st-hand-over" });
+  const place = h("div",
+    { class: "st-place", "aria-busy": "true", "data-wait": t("Computing…") });
   const attention = attentionHistory(h("div"));
-  let [view, drawnForm, drawnList] = [null, "", ""];
+  const mistakes = confusion();
+  let [view, drawnList] = [null, ""];
   let logOpen = null; // whether the log is open; null until the user opens or closes it
 
   // --- requests ---
@@ -40,7 +52,7 @@ export function open(element, state, studio) {
       known = await get("/studio/api/runs");
       chosen = chosen.filter((name) => known.runs.some((run) => run.name === name));
       if (!chosen.length && known.runs.length) chosen = [known.runs[0].name];
-      const found = await Promise.all(chosen.map((name) => get(`/studio/api/runs/${encodeURIComponent(name)}`)));
+      const found = await Promise.all(chosen.map((name) => get(addressOf(name))));
       details = new Map(found.map((run) => [run.name, run]));
       if (offlineSince) reconnected();
       if (!closed) draw();
@@ -52,13 +64,21 @@ export function open(element, state, studio) {
 
   function disconnected(error) {
     offlineSince ??= new Date();
-    const last = [...details.values()].map((run) => `${run.name} was at step ${lastStep(run)}, its checkpoint at ${run.checkpoint ?? "none yet"}`);
-    say(errorLine, `${error.message} The page has been offline since ${clock(offlineSince)}; runs continue without it, and checkpoints are safe. ${last.join("; ")}. Trying again…`);
+    const last = [...details.values()]
+      .map((run) => t("{run} was at step {step}, its checkpoint at {checkpoint}",
+      { run: run.name, step: String(lastStep(run)), checkpoint: run.checkpoint ?? t("none yet") }));
+    say(errorLine, [error.message,
+      t("The page has been offline since {time}; runs continue without it, and " +
+      "checkpoints are safe.", { time: clock(offlineSince) }), `${last.join("; ")}.`,
+      t("Trying again…")].join(" "));
   }
 
   function reconnected() {
     say(errorLine, "");
-    say(statusLine, `The server is back; it was offline from ${clock(offlineSince)} to ${clock(new Date())}. ${[...details.values()].map((run) => `${run.name} is ${run.state} at step ${lastStep(run)}`).join("; ")}.`);
+    const now = [...details.values()].map((run) => t("{run} is {state} at step {step}",
+      { run: run.name, state: t(run.state), step: lastStep(run) }));
+    say(statusLine, `${t("The server is back; it was offline from {from} to {to}.",
+      { from: clock(offlineSince), to: clock(new Date()) })} ${now.join("; ")}.`);
     offlineSince = null;
   }
 
@@ -73,16 +93,21 @@ export function open(element, state, studio) {
     await update();
   }
 
-  async function apply(action, { name }) {
+  async function apply(action, entry) {
+    const { name } = entry;
+    if (action === "export") return showExports(entry);
+    if (action === "serve") return showService(entry);
+    handOver.replaceChildren();
     if (action === "delete") {
-      if (confirm(`Delete ${name} with its model and its checkpoints?`)) await remove(`/studio/api/runs/${encodeURIComponent(name)}`);
-      return;
+      if (confirm(t("Delete {run} with its model and its checkpoints?",
+        { run: name }))) await remove(addressOf(name));
+      return undefined;
     }
-    await post(`/studio/api/runs/${encodeURIComponent(name)}/${action}`);
-    if (action !== "use") return;
+    await post(`${addressOf(name)}/${action}`);
+    if (action !== "use") return undefined;
     await studio.reloadModels();
     const [model] = studio.models((each) => each.name === name);
-    studio.go(model.reads === "words" ? "words" : "play", { model: name });
+    return studio.go(model.reads === "words" ? "words" : "play", { model: name });
   }
 
   function start(event) {
@@ -90,9 +115,10 @@ export function open(element, state, studio) {
     run(async () => {
       const { task, size, steps, upload } = request;
       const settings = request.settings.split(/\s+/).filter(Boolean);
-      const started = await post("/studio/api/runs", { task, size, steps, settings, ...(upload ? { upload } : {}) });
+      const started = await post("/studio/api/runs",
+        { task, size, steps, settings, ...(upload ? { upload } : {}) });
       choose([started.name]);
-      say(statusLine, `${started.name} has started.`);
+      say(statusLine, t("{run} has started.", { run: started.name }));
     });
   }
 
@@ -101,108 +127,138 @@ export function open(element, state, studio) {
     studio.set({ runs: chosen.join(",") });
   }
 
+  function changed(name) {
+    studio.set(request);
+    if (name === "task" || name === "upload") inspect();
+  }
+
   async function send(file) {
     if (!file) return;
     await run(async () => {
       const { name } = await put(`/studio/api/runs/uploads/${encodeURIComponent(file.name)}`, file);
       request.upload = name;
-      say(statusLine, `${name} is uploaded.`);
+      say(statusLine, t("{file} is uploaded.", { file: name }));
     });
     await inspect();
   }
 
   /** Show what is in the chosen file, and what looks wrong in it, before a run starts. */
   async function inspect() {
-    if (!request.upload) return preview.replaceChildren();
+    if (closed || !request.task) return;
     const asked = checkAddress(request);
     try {
       const found = await get(asked);
-      if (asked === checkAddress(request)) preview.replaceChildren(report(found)); // the form may ask for another by now
+      // it may be another by now
+      if (asked === checkAddress(request)) preview.replaceChildren(dataReport(found));
     } catch (error) {
       preview.replaceChildren(h("p", { class: "st-error", role: "alert" }, error.message));
     }
-    return undefined;
+  }
+
+  // --- what a finished model can go on to ---
+
+  async function showExports({ name }) {
+    const formats = await get("/studio/api/exports");
+    const result = h("p", { role: "status" });
+    const write = async (format) => {
+      result.className = "st-hint";
+      result.replaceChildren(t("Writing…"));
+      try {
+        const { out, files } = await post(`${addressOf(name)}/export`, { format });
+        const bytes = Object.values(files).reduce((sum, each) => sum + each, 0);
+        result.replaceChildren(...tParts("{files} in {folder}",
+          { folder: h("code", {}, out), files: plural(
+          "{n} file, {size} MB", "{n} files, {size} MB", Object.keys(files).length,
+          { size: megabytes(bytes) }) }));
+      } catch (error) {
+        result.className = "st-error";
+        result.replaceChildren(error.message);
+      }
+    };
+    handOver.replaceChildren(h("section", { "aria-label": t("Export {run}", { run: name }) },
+      partLabel(t("Write {run} for another program:", { run: name })),
+      h("div", { class: "st-more" }, formats
+        .map((format) => button(FORMATS[format] ?? format, () => write(format)))),
+      result));
+    handOver.querySelector("button").focus();
+  }
+
+  function showService({ name, folder, task }) {
+    const command = `clearhead serve ${folder}`;
+    const { ask: [route, field] = [] } = tasks.find((each) => each.name === task) ?? {};
+    const ask = route && `curl -s 127.0.0.1:8000/${route} -H 'Content-Type: application/json' ` +
+      `-d '${JSON.stringify({ model: name, [field]: "…" })}'`;
+    handOver.replaceChildren(h("section", { "aria-label": t("Serve {run}", { run: name }) },
+      partLabel(t("Serve {run} over HTTP; type this in a terminal:", { run: name })),
+      copyable(command),
+      ...(ask ? [partLabel(t("Then programs ask it like this:")), copyable(ask)] : []),
+      h("p", { class: "st-hint" }, h("a", { href: "/openapi.json", target: "_blank" },
+        t("All routes (OpenAPI)")))));
+    handOver.querySelector("button").focus();
   }
 
   // --- drawing ---
 
   function draw() {
-    drawForm();
+    place.removeAttribute("aria-busy");
+    form.draw(tasks, known.uploads);
     drawList();
     const runs = chosen.map((name) => details.get(name)).filter(Boolean);
     if (!runs.length) return place.replaceChildren(firstRun());
-    view ??= frame(place, { name: "runs", label: "Runs", draw: drawRuns, picture: () => view.figure,
+    view ??= frame(place, { name: "runs", label: t("Runs"), draw: drawRuns,
+      picture: () => view.figure,
       json: () => ({ format: "clearhead-runs-1", runs: [...details.values()] }) }, {});
     view.redraw();
     return attention.follow(runs[0]);
   }
 
-  function drawForm() {
-    if (!tasks.length) return;
-    const chosenTask = tasks.find(({ name }) => name === request.task) ?? tasks[0];
-    request.task = chosenTask.name;
-    const now = JSON.stringify([request.task, request.upload, known.uploads]);
-    if (now === drawnForm) return;
-    drawnForm = now;
-    const file = h("input", { type: "file", hidden: true, onchange: () => send(file.files[0]) });
-    const set = (name) => (value) => {
-      request[name] = value;
-      if (name === "task" && !tasks.find((each) => each.name === value).upload) request.upload = "";
-      studio.set({ task: request.task, size: request.size, steps: request.steps, upload: request.upload, settings: request.settings });
-      drawForm();
-      if (name === "task" || name === "upload") inspect();
-    };
-    const sources = [["", "built in"], ...(chosenTask.upload ? known.uploads.map((name) => [name, name]) : [])];
-    const steps = h("input", { class: "st-input st-number", type: "number", min: 1, max: 1000000, value: request.steps,
-      "aria-label": "Steps", onchange: () => set("steps")(Number(steps.value)) });
-    const more = h("input", { class: "st-input", "aria-label": "More settings", autocomplete: "off", spellcheck: "false", placeholder: "key=value key=value",
-      onchange: () => set("settings")(more.value) });
-    more.value = request.settings;
-    form.replaceChildren(
-      menu("Task", tasks.map(({ name, title, needs }) => [name, `${title}: ${needs}`]), request.task, set("task")),
-      menu("Data", sources, request.upload, set("upload")),
-      ...(chosenTask.upload ? [button("Upload a file", () => file.click()), file] : []),
-      menu("Size", ["tiny", "small", "base"].map((size) => [size, size]), request.size, set("size")),
-      h("label", { class: "ch-menu", title: "One step is one batch of examples. 300 take a minute or two." }, h("span", { class: "ch-label" }, "Steps"), steps),
-      h("details", { class: "st-settings", open: Boolean(request.settings) }, h("summary", {}, "More settings"), more, h("p", { class: "st-hint" }, "As for clearhead train, separated by blanks: model.layers=2 train.seed=7 data.kind=pairs")),
-      h("button", { class: "st-go" }, "Start"));
-  }
-
   function drawList() {
-    const now = JSON.stringify([known.runs, chosen]);
+    const now = JSON.stringify([known.runs.map((each) => ({ ...each, left: 0 })), chosen]);
     if (now === drawnList) return;
     drawnList = now;
-    const focused = list.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+    const focused = list.contains(document.activeElement)
+      ? document.activeElement.getAttribute("aria-label") : null;
     list.replaceChildren(...known.runs.map(listItem));
-    if (focused) [...list.querySelectorAll("button, input")].find((each) => each.getAttribute("aria-label") === focused)?.focus();
+    const same = (each) => each.getAttribute("aria-label") === focused;
+    if (focused) [...list.querySelectorAll("button, input")].find(same)?.focus();
   }
 
   function listItem(entry) {
-    const compare = toggle(entry.name, chosen.includes(entry.name), (on) => {
-      choose(on ? [...chosen, entry.name] : chosen.filter((name) => name !== entry.name));
+    const { name } = entry;
+    const data = entry.data === "builtin" ? t("built in") : entry.data;
+    const compare = toggle(name, chosen.includes(name), (on) => {
+      choose(on ? [...chosen, name] : chosen.filter((each) => each !== name));
       update();
     });
-    compare.querySelector("input").setAttribute("aria-label", `Show ${entry.name}`);
-    const action = (name) => button(NAMES[name] ?? name, () => run(() => apply(name, entry)), `${NAMES[name] ?? name} ${entry.name}`);
-    return h("li", {}, compare, h("span", { class: `st-state st-is-${entry.state}` }, entry.state),
-      h("span", { class: "ch-label" }, `${entry.task} · ${entry.data} · ${entry.steps.toLocaleString("en")} steps`),
+    compare.querySelector("input").setAttribute("aria-label", t("Show {run}", { run: name }));
+    const action = (each) => button(ACTIONS[each], () => run(() => apply(each, entry)),
+      `${ACTIONS[each]} ${name}`);
+    return h("li", {}, compare, h("span", { class: `st-state st-is-${entry.state}` },
+      t(entry.state)),
+      h("span", { class: "ch-label" }, [t(entry.task), data,
+        plural("{n} step", "{n} steps", entry.steps)].join(" · ")),
       h("span", { class: "st-verbs" }, entry.actions.map(action)),
-      ...(entry.why ? [h("p", { class: "st-why" }, entry.why)] : []));
+      ...(entry.why ? [h("p", { class: "st-why" },
+        translated(entry.why.replace(/^clearhead: /, "")))] : []));
   }
 
   function drawRuns() {
     const runs = chosen.map((name) => details.get(name)).filter(Boolean);
     title(view.heading, [runs.map(({ name }) => name).join(", ")], runs.map(summary).join(" · "));
-    const width = Math.max(300, Math.min(900, roomIn(view.figure) * (view.figure.clientWidth > 900 ? 0.58 : 1)));
+    const beside = view.figure.clientWidth > 900;
+    const width = Math.max(300, roomIn(view.figure) * (beside ? 0.58 : 1));
+    const moving = view.figure.contains(document.activeElement)
+      && document.activeElement.type === "range";
+    if (moving) return; // a slider that is being moved stays
     view.figure.replaceChildren(
-      h("div", {}, partLabel("Loss: training as a line, held-out examples as dots"),
-        plot(runs.flatMap((run, number) => curves(run, number, runs.length > 1)), { width, height: 300, x: "step", y: "loss" })),
-      h("div", {}, samples(runs[0]), logTail(runs[0], logOpen ?? runs[0].state === "failed", (open) => { logOpen = open; })));
+      h("div", {}, charts(runs, width)),
+      h("div", {}, mistakes.draw(runs[0], width * 0.65, view.palette()), samples(runs[0]),
+        logTail(runs[0], logOpen ?? runs[0].state === "failed", (open) => { logOpen = open; })));
   }
 
-  element.append(form, preview, errorLine, statusLine, list, place, attention.element);
-  update();
-  if (request.upload) inspect();
+  element.append(form.element, preview, errorLine, statusLine, list, handOver, place,
+    attention.element);
+  update().then(inspect);
   return {
     close() {
       closed = true;
@@ -213,26 +269,33 @@ export function open(element, state, studio) {
   };
 }
 
-/** Where the server says what is in an uploaded file and whether it suits the task. */
+function addressOf(name) {
+  return `/studio/api/runs/${encodeURIComponent(name)}`;
+}
+
+/** Where the server says what is in the data, and whether an uploaded file suits the task. */
 function checkAddress({ upload, task }) {
-  return `/studio/api/runs/uploads/${encodeURIComponent(upload)}/check?task=${encodeURIComponent(task)}`;
+  if (!upload) return `/studio/api/tasks/${encodeURIComponent(task)}/data`;
+  const file = `/studio/api/runs/uploads/${encodeURIComponent(upload)}`;
+  return `${file}/check?task=${encodeURIComponent(task)}`;
 }
 
 /** What an empty page says: what will be seen here. */
 function firstRun() {
-  return h("div", { class: "st-hint" }, h("p", {}, "No run yet. Press Start: a tiny model begins to learn from built-in data, and here you watch"),
-    h("ul", {}, ["the loss falling, on training examples and on examples that it never sees;", "samples of its output, from noise to words;",
-      "the attention of one example at every evaluation, like a film."].map((text) => h("li", {}, text))));
+  const seen = [
+    t("the loss falling, on training examples and on examples that it never sees;"),
+    t("samples of its output, from noise to words;"),
+    t("the attention of one example at every evaluation, like a film."),
+  ];
+  return h("div", { class: "st-hint" },
+    h("p", {}, t("No run yet. Press Start: a tiny model begins to learn from built-in data, and " +
+      "here you watch")),
+    h("ul", {}, seen.map((text) => h("li", {}, text))));
 }
 
-/** What a file holds and what looks wrong in it. */
-function report({ name, kind, unit, train, validation, first, faults }) {
-  const count = (number) => number.toLocaleString("en");
-  return h("section", { "aria-label": `What is in ${name}` },
-    partLabel(h("strong", {}, name), ` · ${kind}: ${count(train)} ${unit} to learn from, ${count(validation)} held out`),
-    h("pre", { class: "st-first", dir: "auto" }, first.join("\n")),
-    faults.length ? h("ul", { class: "st-faults" }, faults.map((fault) => h("li", {}, `${fault.what}: ${count(fault.count)}${fault.places.length ? ` (${fault.places.join(", ")})` : ""}`)))
-      : h("p", { class: "st-hint" }, "Nothing looks wrong in it."));
+function copyable(text) {
+  const copy = button(t("Copy"), () => navigator.clipboard?.writeText(text));
+  return h("div", { class: "st-command" }, h("code", { tabindex: 0 }, text), copy);
 }
 
 function say(line, message) {
@@ -244,53 +307,23 @@ function clock(time) {
   return time.toLocaleTimeString();
 }
 
-function lastStep({ metrics }) {
-  return metrics.at(-1)?.step ?? 0;
-}
-
-function summary(run) {
-  const last = run.metrics.filter(({ part }) => part === "validation").at(-1);
-  const scores = Object.entries(last ?? {}).filter(([name, value]) => typeof value === "number" && name !== "step" && name !== "loss");
-  const measured = last ? `, validation loss ${format(last.loss)}${scores.map(([name, value]) => `, ${name} ${format(value)}`).join("")}` : "";
-  return `${run.state}, step ${lastStep(run).toLocaleString("en")} of ${run.steps.toLocaleString("en")}${measured}`;
-}
-
-function curves({ name, metrics }, number, several) {
-  const losses = (name) => metrics.filter(({ part, loss }) => part === name && Number.isFinite(loss)).map(({ step, loss }) => [step, loss]);
-  const curveName = (part) => (several ? `${name}, ${part}` : part);
-  return [
-    { name: curveName("training"), points: losses("train"), shade: 2 * number },
-    { name: curveName("held out"), points: losses("validation"), dots: true, shade: 2 * number + 1 },
-  ].filter(({ points }) => points.length);
-}
-
-function samples({ metrics }) {
-  const newest = metrics.filter(({ sample }) => sample).reverse();
-  if (!newest.length) return "";
-  return h("section", { "aria-label": "Samples" }, partLabel("Samples of its output, newest first"),
-    h("ol", { class: "st-samples" }, newest.map(({ step, sample }) =>
-      h("li", {}, h("span", { class: "ch-label" }, `step ${step.toLocaleString("en")}`), h("span", { dir: "auto" }, sample.slice(0, 240))))));
-}
-
-function logTail({ said: log }, open, onToggle) {
-  const last = log.trim().split("\n").slice(-8).join("\n");
-  const details = h("details", { class: "st-code", open, ontoggle: () => onToggle(details.open) },
-    h("summary", {}, "Output of the process"), h("pre", {}, last));
-  return last ? details : "";
+function megabytes(bytes) {
+  return count(bytes / 1e6, { maximumFractionDigits: 1 });
 }
 
 /** The attention of a fixed example at each evaluation: {element, follow, close}. */
 function attentionHistory(element) {
-  let [view, newest, chosen, count] = [null, "", {}, 0];
+  let [view, newest, chosen, evaluations] = [null, "", {}, 0];
 
   async function follow({ name, metrics }) {
-    const evaluations = metrics.filter(({ part }) => part === "validation").length;
-    if (!evaluations || newest === `${name} ${evaluations}`) return;
-    newest = `${name} ${evaluations}`;
-    const found = await get(`/studio/api/runs/${encodeURIComponent(name)}/attention`).catch(() => null);
+    const measured = metrics.filter(({ part }) => part === "validation").length;
+    if (!measured || newest === `${name} ${measured}`) return;
+    newest = `${name} ${measured}`;
+    const found = await get(`${addressOf(name)}/attention`).catch(() => null);
     if (!found?.steps.length) return clear();
-    if (chosen.step === count - 1) chosen = { ...chosen, step: undefined }; // stay at the newest
-    count = found.steps.length;
+    // stay at the newest
+    if (chosen.step === evaluations - 1) chosen = { ...chosen, step: undefined };
+    evaluations = found.steps.length;
     const data = { ...found, model: name };
     if (view) view.update(data, chosen);
     else view = mount(element, data, { chosen, onChange: (next) => { chosen = next; } });

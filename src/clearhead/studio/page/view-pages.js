@@ -1,6 +1,8 @@
-// The views of `clearhead look` that need nothing but a model, a text and a choice: one page each, from one list.
+// The views of `clearhead look` that need nothing but a model, a text and a choice: one page each,
+// from one list.
 
 import { post } from "./api.js";
+import { t } from "./i18n.js";
 import { parseJson } from "./link.js";
 import { findModel, inputBar, inputText, modelMenu, noModel, resultPanel } from "./shared.js";
 import { choice } from "./views/controls.js";
@@ -17,37 +19,61 @@ import { mount as mountScaling } from "./views/scaling.js";
 const transformer = ({ attends, reads }) => attends && reads === "text";
 const languageModel = ({ attends, continues }) => attends && continues;
 
-/** The views: `reads` tells whether a view needs a text, `methods` between what it lets one choose, `usual` what it opens with,
- * `waits` the button that starts what takes long. */
+/**
+ * The views: `reads` tells whether a view needs a text, `methods` between what it lets one choose,
+ * `usual` what it opens with, `waits` the button that starts what takes long.
+ */
 const VIEWS = {
-  rollout: { NAME: "Rollout", reads: true, mount: mountPatches, fits: transformer, route: "look", usual: { kind: "encoder.self" },
-    ABOUT: "Attention through all layers together: from which words of the input each word at the top was mixed." },
-  flow: { NAME: "Flow", reads: true, mount: mountFlow, fits: transformer, methods: ["mean", "max", "min"],
-    ABOUT: "Every attention weight as a pipe: how much could flow from each input word to each word at the top." },
-  lens: { NAME: "Lens", reads: true, mount: mountLens, fits: ({ attends, reads, verb }) => attends && reads === "text" && verb !== "embed",
-    ABOUT: "What the model would answer if it stopped after each layer. Watch the answer take shape from bottom to top." },
-  relevance: { NAME: "Relevance", reads: true, mount: mountRelevance, fits: transformer, asks: true,
-    ABOUT: "Which words of the input one answer rests on: attention, weighed by whether it mattered." },
-  gradients: { NAME: "Gradients", reads: true, mount: mountGradients, fits: transformer, asks: true,
-    ABOUT: "What one answer owes to each word of the input, measured without looking at attention at all." },
-  induction: { NAME: "Induction", reads: false, mount: mountInduction, fits: languageModel,
-    ABOUT: "Heads that find where a word stood before and look at what followed it: that is how a model repeats." },
-  importance: { NAME: "Importance", reads: false, mount: mountImportance, fits: ({ attends }) => attends, methods: ["gradient", "ablation"], waits: "Measure (takes up to a minute)",
-    ABOUT: "How much worse the model gets without each head, measured on examples that it was not trained on." },
-  scaling: { NAME: "Scaling", reads: false, mount: mountScaling, fits: ({ attends }) => attends,
-    ABOUT: "Why scores are divided by √d: without it, long vectors let one key take all the weight before anything is learned." },
+  rollout: { NAME: t("Rollout"), reads: true, mount: mountPatches, fits: transformer, route: "look",
+    usual: { kind: "encoder.self" },
+    ABOUT: t("Attention through all layers together: from which words of the input each word at " +
+      "the top was mixed.") },
+  flow: { NAME: t("Flow"), reads: true, mount: mountFlow, fits: transformer,
+    methods: ["mean", "max", "min"],
+    ABOUT: t("Every attention weight as a pipe: how much could flow from each input word to each " +
+      "word at the top.") },
+  lens: { NAME: t("Lens"), reads: true, mount: mountLens,
+    fits: ({ attends, reads, verb }) => attends && reads === "text" && verb !== "embed",
+    ABOUT: t("What the model would answer if it stopped after each layer. Watch the answer take " +
+      "shape from bottom to top.") },
+  relevance: { NAME: t("Relevance"), reads: true, mount: mountRelevance, fits: transformer,
+    asks: true,
+    ABOUT: t("Which words of the input one answer rests on: attention, weighed by whether it " +
+      "mattered.") },
+  gradients: { NAME: t("Gradients"), reads: true, mount: mountGradients, fits: transformer,
+    asks: true,
+    ABOUT: t("What one answer owes to each word of the input, measured without looking at " +
+      "attention at all.") },
+  induction: { NAME: t("Induction"), reads: false, mount: mountInduction, fits: languageModel,
+    ABOUT: t("Heads that find where a word stood before and look at what followed it: that is " +
+      "how a model repeats.") },
+  importance: { NAME: t("Importance"), reads: false, mount: mountImportance,
+    fits: ({ attends }) => attends, methods: ["gradient", "ablation"],
+    waits: t("Measure (takes up to a minute)"),
+    before: t("A table with a cell for each head will stand here: the stronger its colour, the more the model " +
+      "needs the head. Many heads can go without harm; a few cannot."),
+    ABOUT: t("How much worse the model gets without each head, measured on examples that it was " +
+      "not trained on.") },
+  scaling: { NAME: t("Scaling"), reads: false, mount: mountScaling, fits: ({ attends }) => attends,
+    ABOUT: t("Why scores are divided by √d: without it, long vectors let one key take all the " +
+      "weight before anything is learned.") },
 };
 
 /** The page modules by their name in links. */
 export const viewPages = Object.fromEntries(Object.entries(VIEWS).map(([view, about]) =>
-  [view, { ...about, open: (element, state, studio) => open(view, about, element, state, studio) }]));
+  [view, { ...about, open: (element, state, studio) =>
+    open(view, about, element, state, studio) }]));
 
-function open(view, { reads, mount, fits, methods, asks, route, waits, usual = {} }, element, state, studio) {
+function open(view, { reads, mount, fits, methods, asks, route, waits, before, usual = {} }, element, state,
+  studio) {
   const models = studio.models(fits);
-  if (!models.length) return element.append(noModel("fits this view"));
+  if (!models.length) return element.append(
+    noModel(t("None of the loaded models fits this view.")));
   const model = findModel(models, state.model);
   const { place, load, element: panel } = resultPanel();
-  const request = { text: inputText(model, state.text), method: state.method ?? methods?.[0], query: state.query ?? (asks && model.generates && !model.continues ? 1 : undefined) }; // the last answer, where a text ends, says least
+  // the last answer, where a text ends, says least
+  const request = { text: inputText(model, state.text), method: state.method ?? methods?.[0],
+    query: state.query ?? (asks && model.generates && !model.continues ? 1 : undefined) };
   let [shown, chosen] = [null, { ...usual, ...parseJson(state.at) }];
 
   function refresh(changes = {}) {
@@ -58,29 +84,38 @@ function open(view, { reads, mount, fits, methods, asks, route, waits, usual = {
       const body = { model: model.name, ...(reads ? { text } : {}) };
       const found = route
         ? await post(`/studio/api/${route}`, body)
-        : (await post("/studio/api/view", { ...body, view, form: "page", method, query: query === undefined ? undefined : Number(query) })).data;
+        : (await post("/studio/api/view", { ...body, view, form: "page", method,
+          query: query === undefined ? undefined : Number(query) })).data;
       if (!isCurrent()) return;
-      if (shown) shown.update(found, chosen);
-      else shown = mount(place, found, { chosen, onChange: choose });
+      if (shown) return shown.update(found, chosen);
+      place.replaceChildren();
+      return (shown = mount(place, found, { chosen, onChange: choose }));
     });
   }
 
   function choose(next) {
-    if (asks && next.query !== undefined && String(next.query) !== String(request.query)) return refresh({ query: next.query });
+    if (asks && next.query !== undefined
+      && String(next.query) !== String(request.query)) return refresh({ query: next.query });
     chosen = next;
     return studio.set({ at: JSON.stringify(next) });
   }
 
-  const more = methods ? [choice("Method", methods.map((name) => [name, name]), request.method, (method) => { request.method = method; if (!waits) refresh(); })] : [];
-  if (waits) more.push(h("button", { type: "button", class: "st-go", onclick: () => refresh() }, waits));
+  const more = methods
+    ? [choice(t("Method"), methods.map((name) => [name, t(name)]), request.method,
+      (method) => { request.method = method; if (!waits) refresh(); })] : [];
+  if (waits) more.push(h("button", { type: "button", class: "st-go", onclick: () => refresh() },
+    waits));
   const onModel = (name) => studio.go(view, { model: name });
   const onSubmit = (text) => {
     chosen = { ...usual };
     refresh({ text, query: asks && model.generates && !model.continues ? 1 : undefined });
   };
   element.append(reads
-    ? inputBar({ models, model, text: request.text, action: "Look", more, onModel, onSubmit }).element
-    : h("div", { class: "st-bar" }, modelMenu(models, model, onModel), h("div", { class: "st-more" }, more)), panel);
+    ? inputBar({ models, model, text: request.text, action: t("Look"), more, onModel,
+      onSubmit }).element
+    : h("div", { class: "st-bar" }, modelMenu(models, model, onModel),
+      h("div", { class: "st-more" }, more)), panel);
   if (!waits || state.at) refresh();
+  else place.append(h("p", { class: "st-hint" }, before));
   return { close: () => shown?.destroy() };
 }

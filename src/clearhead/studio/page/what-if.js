@@ -1,32 +1,43 @@
 // Switch parts of a model off, and compare the answer and the loss with the original.
 
 import { post } from "./api.js";
+import { t } from "./i18n.js";
 import { parseJson } from "./link.js";
 import { pad } from "./pad.js";
 import { findModel, inputBar, inputText, noModel, resultPanel } from "./shared.js";
-import { button, partLabel, toggle } from "./views/controls.js";
+import { dataPanel } from "./what-if-data.js";
+import { patchPanel } from "./what-if-patch.js";
+import { button, choice, partLabel, toggle } from "./views/controls.js";
 import { h } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
 import { amountLegend } from "./views/legend.js";
 import { format, percent, visible } from "./views/numbers.js";
 
-export const NAME = "What if";
-export const ABOUT = "Switch a part off to see what it contributes: to the answer, and to the probability of the original answer.";
+export const NAME = t("What if");
+export const ABOUT = t("Switch a part off to see what it contributes: to the answer, and to the probability of the original answer.");
 export const fits = ({ attends }) => attends;
 
-const MASK_NOTE = "A model that writes token by token has nothing later to look at, so its sentence stays the same without the mask. While it learns it sees the whole sentence: the loss shows the difference.";
-const WHOLE = [["scale", "Scale 1/√dₖ"], ["mask", "Mask"], ["positions", "Positions"]];
+const MASK_NOTE = t("A model that writes token by token has nothing later to look at, so its sentence stays the same without the mask. While it learns it sees the whole sentence: the loss shows the difference.");
+const TABS = [["", t("One input")], ["data", t("Held-out data")], ["patch", t("From another sentence")]];
+const WHOLE = [["scale", t("Scale 1/√dₖ")], ["mask", t("Mask")], ["positions", t("Positions")]];
 
 export function open(element, state, studio) {
   const models = studio.models(fits);
-  if (!models.length) return element.append(noModel("has attention"));
+  if (!models.length) return element.append(noModel(t("None of the loaded models has attention.")));
   const model = findModel(models, state.model);
   const { place, load, element: panel } = resultPanel();
   const readsImage = model.reads === "image";
   const request = { text: inputText(model, state.text), image: state.image };
   let off = { scale: false, mask: false, positions: false, layers: [], heads: [], ...parseJson(state.off) };
   let [data, view] = [null, null];
-  const switches = h("div", { class: "st-switches", role: "group", "aria-label": "Parts to switch off" });
+  const tabs = choice(t("Measure on"), model.reads === "text" && model.attends ? TABS : TABS.slice(0, 2), state.tab
+    ?? "",
+    (tab) => studio.go("what-if", { model: model.name, text: readsImage ? "" : request.text, off: JSON.stringify(off),
+      tab }));
+  element.append(h("div", { class: "st-tabs" }, tabs));
+  if (state.tab === "data") return dataPanel(element, { models, model, off, studio });
+  if (state.tab === "patch" && model.reads === "text") return patchPanel(element, { models, model, state, studio });
+  const switches = h("div", { class: "st-switches", role: "group", "aria-label": t("Parts to switch off") });
 
   function refresh(changes = {}) {
     Object.assign(request, changes);
@@ -37,7 +48,8 @@ export function open(element, state, studio) {
       if (!isCurrent()) return;
       if (!data) drawSwitches(found.parts);
       data = found;
-      view ??= frame(place, { name: "what-if", label: "What if", draw, json: () => data, picture: () => view.figure }, {});
+      view ??= frame(place, { name: "what-if", label: t("What if"), draw, json: () => data,
+        picture: () => view.figure }, {});
       view.redraw();
     });
   }
@@ -53,17 +65,20 @@ export function open(element, state, studio) {
 
   /** Draw switches for the whole model, for each layer and for each head. */
   function drawSwitches({ whole: present, layers, heads }) {
-    const whole = WHOLE.filter(([name]) => present.includes(name)).map(([name, text]) => toggle(text, off[name], (on) => change({ [name]: on })));
-    const layerSwitches = layers.map((name) => toggle(name, off.layers.includes(name), (on) => flip("layers", name, on)));
+    const whole = WHOLE.filter(([name]) => present.includes(name)).map(([name, text]) => toggle(text, off[name],
+      (on) => change({ [name]: on })));
+    const layerSwitches = layers.map((name) => toggle(name, off.layers.includes(name), (on) => flip("layers", name,
+      on)));
     const rows = Object.entries(heads).map(([name, count]) => h("tr", {}, h("th", { scope: "row" }, name),
-      Array.from({ length: count }, (_, head) => h("td", {}, headSwitch(`${name}:${head}`, `${name}, head ${head}`)))));
+      Array.from({ length: count }, (_, head) => h("td", {}, headSwitch(`${name}:${head}`, t("{part}, head {head}",
+        { part: name, head }))))));
     const columns = Math.max(0, ...Object.values(heads));
-    const header = h("tr", {}, h("th", { scope: "col" }, "Head"),
+    const header = h("tr", {}, h("th", { scope: "col" }, t("Head")),
       Array.from({ length: columns }, (_, head) => h("th", { scope: "col" }, head)));
     switches.replaceChildren(
-      h("fieldset", {}, h("legend", {}, "Switch off"), whole, button("Switch all on", reset)),
-      h("fieldset", {}, h("legend", {}, "Layers"), layerSwitches),
-      h("fieldset", {}, h("legend", {}, "Heads"), h("table", {}, h("thead", {}, header), h("tbody", {}, rows))));
+      h("fieldset", {}, h("legend", {}, t("Switch off")), whole, button(t("Switch all on"), reset)),
+      h("fieldset", {}, h("legend", {}, t("Layers")), layerSwitches),
+      h("fieldset", {}, h("legend", {}, t("Heads")), h("table", {}, h("thead", {}, header), h("tbody", {}, rows))));
   }
 
   function headSwitch(name, label) {
@@ -80,19 +95,22 @@ export function open(element, state, studio) {
 
   function draw() {
     const colours = view.palette();
-    title(view.heading, [readsImage ? "the image" : data.text], comparison(data, off));
+    title(view.heading, [readsImage ? t("the image") : data.text], comparison(data, off));
     view.figure.replaceChildren(
-      column("Original", data.original, data, colours), column(nameOf(off), data.changed, data, colours),
-      amountLegend(colours, ["0 %", "100 % likely"], 1, colours.share));
-    view.say(`The stronger the colour of a token, the more probable the model finds it.${off.mask ? ` ${MASK_NOTE}` : ""}`);
+      column(t("Original"), data.original, data, colours), column(nameOf(off), data.changed, data, colours),
+      amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share));
+    const meaning = t("The stronger the colour of a token, the more probable the model finds it.");
+    view.say(off.mask ? `${meaning} ${MASK_NOTE}` : meaning);
   }
 
   const onModel = (name) => studio.go("what-if", { model: name });
   const input = readsImage
     ? pad({ models, model, image: request.image, example: true, onModel, onImage: (image) => refresh({ image }) })
-    : inputBar({ models, model, text: request.text, action: "Compare", onModel, onSubmit: (text) => refresh({ text }) });
+    : inputBar({ models, model, text: request.text, action: t("Compare"), onModel,
+      onSubmit: (text) => refresh({ text }) });
   const body = h("div", { class: "st-beside st-wide" }, switches, panel);
-  element.append(readsImage ? h("div", { class: "st-beside" }, input.element, body) : h("div", {}, input.element, body));
+  element.append(readsImage ? h("div", { class: "st-beside" }, input.element, body) : h("div", {}, input.element,
+    body));
   refresh();
   return { close: () => view?.destroy() };
 }
@@ -106,18 +124,26 @@ function column(name, { output, loss, probabilities }, { words }, colours) {
   return h("section", { class: "st-column", "aria-label": name },
     partLabel(h("strong", {}, name)),
     h("p", { class: "st-output", dir: "auto" }, output),
-    h("dl", { class: "ch-facts" }, h("dt", {}, "Loss"), h("dd", { class: "st-loss" }, format(loss))),
+    h("dl", { class: "ch-facts" }, h("dt", {}, t("Loss")), h("dd", { class: "st-loss" }, format(loss))),
     h("p", { class: "ch-chips", dir: "auto" }, words.map(token)));
 }
 
 function comparison({ divergence, flipped }, off) {
-  if (nameOf(off) === "Nothing switched off") return "switch something off on the left";
-  return `KL divergence ${format(divergence)} nats · the most probable token changed at ${percent(flipped)} of the positions`;
+  if (nameOf(off) === t("Nothing switched off")) return t("switch something off on the left");
+  return t("KL divergence {divergence} nats · the most probable token changed at {share} of the positions",
+    { divergence: format(divergence), share: percent(flipped) });
 }
 
 function nameOf({ scale, mask, positions, layers, heads }) {
-  const whole = [scale && "scale", mask && "mask", positions && "positions"].filter(Boolean);
-  const all = [...whole, ...layers, ...heads.map((name) => name.replace(":", " head "))];
-  if (!all.length) return "Nothing switched off";
-  return `Without ${all.length > 3 ? `${all.slice(0, 3).join(", ")} and ${all.length - 3} more` : all.join(", ")}`;
+  const whole = [scale && t("scale"), mask && t("mask"), positions && t("positions")].filter(Boolean);
+  const all = [...whole, ...layers, ...heads.map(headName)];
+  if (!all.length) return t("Nothing switched off");
+  if (all.length <= 3) return t("Without {parts}", { parts: all.join(", ") });
+  return t("Without {parts} and {n} more", { parts: all.slice(0, 3).join(", "), n: all.length - 3 });
+}
+
+/** "encoder.1.self:3" as a reader says it. */
+function headName(name) {
+  const [part, head] = name.split(":");
+  return t("{part} head {head}", { part, head });
 }

@@ -5,6 +5,7 @@
 import { menu, partLabel, shareList } from "./controls.js";
 import { clamp, h, roomIn } from "./dom.js";
 import { frame, handle, title } from "./frame.js";
+import { t } from "./i18n.js";
 import { amountLegend, signedLegend } from "./legend.js";
 import { extent, format, visible } from "./numbers.js";
 import { patchName } from "./shares.js";
@@ -18,17 +19,18 @@ export function attribution(name, label, about) {
 
     function draw() {
       const answer = data.rows[data.query] ?? data.output;
-      const read = data.image ? "the image" : data.text;
-      title(view.heading, [read, data.output], `${data.model} · what “${visible(answer)}” rests on`);
+      const read = data.image ? t("the image") : data.text;
+      title(view.heading, [read, data.output],
+        t("{model} · what “{answer}” rests on", { model: data.model, answer: visible(answer) }));
       const answers = data.rows.map((word, row) => [String(row), `${row}: ${visible(word)}`]);
       const several = data.rows.length > 1 && options.onChange;
-      view.tools.replaceChildren(...(several ? [menu("Answer", answers, String(data.query), pick)] : []));
+      view.tools.replaceChildren(...(several ? [menu(t("Answer"), answers, String(data.query), pick)] : []));
       const colours = view.palette();
       const most = extent(data.values) || 1;
       const signed = data.values.some((value) => value < 0);
       const paint = (value) => (signed ? colours.signed(value / most) : colours.share(value / most));
-      const legend = signed && !data.image ? signedLegend(colours, most, ["against it", "for it"])
-        : amountLegend(colours, ["nothing", `most: ${format(most)}`], 1, colours.share);
+      const legend = signed && !data.image ? signedLegend(colours, most, [t("against it"), t("for it")])
+        : amountLegend(colours, [t("nothing"), t("most: {value}", { value: format(most) })], 1, colours.share);
       view.figure.replaceChildren(data.image ? picture(most) : text(colours, paint), legend,
         h("p", { class: "ch-note" }, about), strongest());
       view.say("");
@@ -55,7 +57,7 @@ export function attribution(name, label, about) {
       const [rows, columns] = data.grid;
       const values = data.values.slice(-rows * columns);
       const size = clamp(roomIn(view.figure) * 0.42, 240, 560);
-      const onHover = (patch) => view.say(`The ${patchName(patch, columns)}: ${format(values[patch])}`);
+      const onHover = (patch) => view.say(`${patchName(patch, columns)}: ${format(values[patch])}`);
       const drawn = patchSurface(imageOf(data.image), data.grid, size, { onPick: onHover, onHover, selectable: false });
       drawn.paint(values.map((value) => Math.max(0, value) / most), null);
       return drawn.element;
@@ -67,7 +69,7 @@ export function attribution(name, label, about) {
       const ranked = data.values.map((value, place) => [place, value])
         .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
       const shares = ranked.map(([place, value], rank) => [visible(data.tokens[place]), value / total, rank === 0]);
-      return h("div", {}, partLabel("The strongest, as a share of all"), shareList(shares));
+      return h("div", {}, partLabel(t("The strongest, as a share of all")), shareList(shares));
     }
 
     return handle(view, (next, requested = { query: next.query }) => {

@@ -5,6 +5,7 @@
 import { partLabel, shareList, toggle } from "./controls.js";
 import { h, keyOf, label, sheet, svg } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { t } from "./i18n.js";
 import { cut } from "./measure.js";
 import { format, percent, visible } from "./numbers.js";
 import { ancestry, layout } from "./tree.js";
@@ -12,8 +13,8 @@ import { ancestry, layout } from "./tree.js";
 export const FORMAT = "clearhead-beam-1";
 
 const HIGH = 24;
-const HINT = "Click a text, or use the arrow keys: left to what it goes on from, right to what follows.";
-const STATES = { kept: "kept as a beam", dropped: "dropped", finished: "finished" };
+const HINT = t("Click a text, or use the arrow keys: left to what it goes on from, right to what follows.");
+const STATES = { kept: t("kept as a beam"), dropped: t("dropped"), finished: t("finished") };
 
 /** Show a beam search in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
@@ -21,7 +22,7 @@ export function mount(element, data, options = {}) {
   let plan = null;
   let drawn = null;
   const saved = { json: () => data, picture: () => drawn.tree };
-  const view = frame(element, { name: "beam", label: "Beam search", draw, ...saved }, options);
+  const view = frame(element, { name: "beam", label: t("Beam search"), draw, ...saved }, options);
 
   function choose(part) {
     chosen = { ...chosen, ...part };
@@ -31,7 +32,7 @@ export function mount(element, data, options = {}) {
   function draw() {
     const byId = new Map(data.nodes.map((node) => [node.id, node]));
     title(view.heading, [data.source], tally(data.nodes));
-    view.tools.replaceChildren(toggle("Show dropped texts", chosen.dropped, changeDropped));
+    view.tools.replaceChildren(toggle(t("Show dropped texts"), chosen.dropped, changeDropped));
     plan = layout(data.nodes, data.best, (node) => chosen.dropped || node.state !== "dropped");
     if (!plan.place.has(chosen.node)) chosen = { ...chosen, node: data.best };
     const colours = view.palette();
@@ -90,7 +91,8 @@ function validChoice(data, requested) {
 function tally(nodes) {
   const count = (state) => nodes.filter((node) => node.state === state).length;
   const [kept, finished, dropped] = [count("kept") - 1, count("finished"), count("dropped")];
-  return `${nodes.length - 1} texts considered: ${kept} kept, ${finished} finished, ${dropped} dropped`;
+  return t("{all} texts considered: {kept} kept, {finished} finished, {dropped} dropped",
+    { all: nodes.length - 1, kept, finished, dropped });
 }
 
 /** Where a key leads from a node; undefined for any other key. */
@@ -110,7 +112,7 @@ function neighbour(key, node, { children, place, nodes }, best) {
 
 function picture(plan, items) {
   const edges = plan.nodes.filter((node) => plan.place.has(node.parent)).map((node) => edge(node, plan));
-  const name = { role: "tree", "aria-label": "Texts that the search considered" };
+  const name = { role: "tree", "aria-label": t("Texts that the search considered") };
   return sheet(plan.width, plan.height, name, svg("g", {}, edges), ...items.values());
 }
 
@@ -142,16 +144,17 @@ function detail(node, data, { byId, colours }) {
   const shares = rivals.map((each) => [visible(each.token), Math.exp(each.probability), each.id === node.id]);
   return [
     h("div", {},
-      partLabel(h("strong", {}, stateOf(node, data.best)), ` · step ${node.step}`),
+      partLabel(h("strong", {}, stateOf(node, data.best)), ` · ${t("step {step}", { step: node.step })}`),
       h("p", { class: "ch-chips", dir: "auto" }, path.map((each) => chip(each, colours))),
       facts(node)),
-    rivals.length ? h("div", {}, partLabel("What could come here"), shareList(shares.sort((a, b) => b[1] - a[1]))) : "",
+    rivals.length ? h("div", {}, partLabel(t("What could come here")), shareList(shares.sort((a, b) => b[1] - a[1])))
+      : "",
   ];
 }
 
 function stateOf(node, best) {
-  if (node.parent === null) return "where the search begins";
-  return node.id === best ? `${STATES[node.state]}, the best` : STATES[node.state];
+  if (node.parent === null) return t("where the search begins");
+  return node.id === best ? t("{state}, the best", { state: STATES[node.state] }) : STATES[node.state];
 }
 
 function chip(node, colours) {
@@ -164,9 +167,9 @@ function chip(node, colours) {
 function facts(node) {
   const fact = (name, value) => [h("dt", {}, name), h("dd", {}, value)];
   return h("dl", { class: "ch-facts" },
-    fact("Probability of this token", `${percent(Math.exp(node.probability))}  (log ${format(node.probability)})`),
-    fact("Log-probability of the whole text", format(node.total)),
-    fact(node.state === "finished" ? "Score, with its length" : "Score", format(node.score)));
+    fact(t("Probability of this token"), `${percent(Math.exp(node.probability))}  (log ${format(node.probability)})`),
+    fact(t("Log-probability of the whole text"), format(node.total)),
+    fact(node.state === "finished" ? t("Score, with its length") : t("Score"), format(node.score)));
 }
 
 export default widget(mount);

@@ -6,6 +6,7 @@
 import { meter, partLabel } from "./controls.js";
 import { h, keyOf } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { plural, t } from "./i18n.js";
 import { signedLegend } from "./legend.js";
 import { extent, format, visible } from "./numbers.js";
 
@@ -16,11 +17,12 @@ export function mount(element, data, options = {}) {
   let chosen = validChoice(data, options.chosen ?? {});
   let text = null;
   const saved = { json: () => data, picture: () => text };
-  const view = frame(element, { name: "cells", label: "Units that follow the text", draw, ...saved }, options);
+  const view = frame(element, { name: "cells", label: t("Units that follow the text"), draw, ...saved }, options);
 
   function draw() {
     const values = known(data, chosen);
-    title(view.heading, [`Unit ${chosen.unit} of ${layerName(chosen.layer)}`], summary(data, chosen));
+    title(view.heading, [t("Unit {unit} of {layer}", { unit: chosen.unit, layer: layerName(chosen.layer) })],
+      summary(data, chosen));
     const colours = view.palette();
     text = coloured(data.tokens, values, colours);
     text.addEventListener("pointerover", (event) => tell(event.target));
@@ -29,7 +31,7 @@ export function mount(element, data, options = {}) {
     const ready = (entry) => Boolean(options.onChange) || known(data, entry) !== undefined;
     const read = h("div", {}, text, signedLegend(colours, extent(values)));
     view.figure.replaceChildren(read, ranking(data.ranking, chosen, ready, pick));
-    view.say("Point at a letter to read the unit's value.");
+    view.say(t("Point at a letter to read the unit's value."));
   }
 
   function tell(letter) {
@@ -72,19 +74,21 @@ function validChoice(data, requested) {
 }
 
 function layerName(layer) {
-  return typeof layer === "number" ? `layer ${layer}` : layer;
+  return typeof layer === "number" ? t("layer {layer}", { layer }) : layer;
 }
 
 function summary(data, { layer, unit }) {
   const best = data.ranking.find((entry) => entry.layer === layer && entry.unit === unit);
-  const about = best ? `follows ${best.feature} with a correlation of ${measured(best)} · ` : "";
-  return `${about}${data.tokens.length} tokens`;
+  const about = best
+    ? [t("follows {feature} with a correlation of {value}", { feature: t(best.feature), value: measured(best) })] : [];
+  return [...about, plural("{n} token", "{n} tokens", data.tokens.length)].join(" · ");
 }
 
 /** The correlation on text that the unit was not chosen on, where it was measured. */
 function measured({ correlation, held_out: heldOut }) {
-  if (heldOut === null || heldOut === undefined) return `${format(correlation)} (on the text that it was chosen on)`;
-  return `${format(heldOut)} on text that it was not chosen on (${format(correlation)} on the rest)`;
+  const values = { value: format(correlation), heldOut: format(heldOut ?? 0) };
+  if (heldOut === null || heldOut === undefined) return t("{value} (on the text that it was chosen on)", values);
+  return t("{heldOut} on text that it was not chosen on ({value} on the rest)", values);
 }
 
 function coloured(tokens, values, colours) {
@@ -94,7 +98,7 @@ function coloured(tokens, values, colours) {
     const paint = { background: fill, color: colours.inkOn(fill) };
     return h("span", { "data-place": place, tabindex: place ? -1 : 0, style: paint }, token);
   };
-  const name = "The text, coloured; arrow keys move between letters";
+  const name = t("The text, coloured; arrow keys move between letters");
   return h("div", { class: "ch-text", role: "group", "aria-label": name }, tokens.map(letter));
 }
 
@@ -104,12 +108,13 @@ function ranking(entries, chosen, ready, pick) {
     const own = entry.layer === chosen.layer && entry.unit === chosen.unit;
     const state = { "aria-pressed": String(own), disabled: !ready(entry), onclick: () => pick(entry) };
     return h("li", {}, h("button", { type: "button", ...state },
-      h("span", { class: "ch-feature" }, entry.feature),
+      h("span", { class: "ch-feature" }, t(entry.feature)),
       h("span", { class: "ch-number" }, format(entry.held_out ?? entry.correlation)),
       meter(entry.held_out ?? entry.correlation),
-      h("span", { class: "ch-quiet-text" }, `${layerName(entry.layer)}, unit ${entry.unit}`)));
+      h("span", { class: "ch-quiet-text" }, t("{layer}, unit {unit}",
+        { layer: layerName(entry.layer), unit: entry.unit }))));
   };
-  return h("div", {}, partLabel("Units by what they follow"), h("ol", { class: "ch-ranking" }, entries.map(line)));
+  return h("div", {}, partLabel(t("Units by what they follow")), h("ol", { class: "ch-ranking" }, entries.map(line)));
 }
 
 export default widget(mount);

@@ -2,6 +2,7 @@
 
 import { button } from "./controls.js";
 import { h } from "./dom.js";
+import { t } from "./i18n.js";
 import { pngOf, svgOf } from "./picture.js";
 import { palette, watchTheme } from "./theme.js";
 
@@ -13,15 +14,16 @@ import { palette, watchTheme } from "./theme.js";
  */
 export function frame(element, { name, label, draw, json, picture }, options) {
   const heading = h("div", { class: "ch-heading" });
-  const tools = h("div", { class: "ch-tools", role: "group", "aria-label": `${label}: what to show` });
+  const tools = h("div", { class: "ch-tools", role: "group", "aria-label": t("{view}: what to show",
+    { view: label }) });
   const figure = h("div", { class: "ch-figure" });
   const readout = h("p", { class: "ch-readout", role: "status", "aria-live": "polite" });
   const file = (ending, type, parts) => save(`${name}.${ending}`, new Blob(parts, { type }));
-  const saving = h("div", { class: "ch-saving", role: "group", "aria-label": "Save this view" },
-    h("span", { class: "ch-label", "aria-hidden": "true" }, "Save"),
-    button("SVG", () => file("svg", "image/svg+xml", [svgOf(picture())]), "Save as SVG"),
-    button("PNG", async () => file("png", "image/png", [await pngOf(picture())]), "Save as PNG"),
-    button("JSON", () => file("json", "application/json", [JSON.stringify(json())]), "Save as JSON"));
+  const saving = h("div", { class: "ch-saving", role: "group", "aria-label": t("Save this view") },
+    h("span", { class: "ch-label", "aria-hidden": "true" }, t("Save")),
+    button("SVG", () => file("svg", "image/svg+xml", [svgOf(picture())]), t("Save as SVG")),
+    button("PNG", async () => file("png", "image/png", [await pngOf(picture())]), t("Save as PNG")),
+    button("JSON", () => file("json", "application/json", [JSON.stringify(json())]), t("Save as JSON")));
   const root = h("section", { class: `clearhead ch-${name}`, "aria-label": label, "data-theme": options.theme },
     h("header", { class: "ch-header" }, heading, saving), tools, figure, readout);
   element.replaceChildren(root);

@@ -6,6 +6,7 @@
 import { choice, partLabel } from "./controls.js";
 import { clamp, h, roomIn } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { t } from "./i18n.js";
 import { amountLegend } from "./legend.js";
 import { lines } from "./lines.js";
 import { headline, kindOptions } from "./looks.js";
@@ -19,12 +20,12 @@ const MIN_WIDTH = 260; // pixels; drawn smaller in a narrower element
 const LINES_UP_TO = 80; // tokens; beyond, the matrix is clearer
 const BESIDE = 880; // units; a wider element shows lines and matrix together
 const NOTES = {
-  "encoder.self": "Each row is a word of the input. It may look at every word of the input.",
-  "decoder.self": "Each row is the word that was just read. It may look at itself and at the words before it.",
-  "decoder.cross": "Each row is the word that is about to be written. What looks at the input is the decoder, " +
-    "which has read only the words before it.",
+  "encoder.self": t("Each row is a word of the input. It may look at every word of the input."),
+  "decoder.self": t("Each row is the word that was just read. It may look at itself and at the words before it."),
+  "decoder.cross": t("Each row is the word that is about to be written. What looks at the input is the decoder, " +
+    "which has read only the words before it."),
 };
-const SIDES = { "decoder.cross": { query: "to be written", key: "is looked at" } };
+const SIDES = { "decoder.cross": { query: t("to be written"), key: t("is looked at") } };
 
 /** Show the heads of a Look in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
@@ -33,7 +34,7 @@ export function mount(element, data, options = {}) {
   let grid = null;
   let both = false; // whether lines and matrix are shown beside each other
   const saved = { json: options.json ?? (() => data), picture: () => large };
-  const view = frame(element, { name: "heads", label: "Attention heads", draw, ...saved }, options);
+  const view = frame(element, { name: "heads", label: t("Attention heads"), draw, ...saved }, options);
   if (options.above) view.tools.before(options.above); // controls of a view that shows heads
 
   function choose(part) {
@@ -50,13 +51,14 @@ export function mount(element, data, options = {}) {
     large = h("div", { class: "ch-large" });
     const share = attended.weights[0].length <= 4 ? "minmax(180px, 1fr)" : "minmax(240px, 1.4fr)";
     view.figure.style.setProperty("--ch-grid-share", share);
-    const small = h("div", {}, partLabel("Layers down, heads across"), grid.element,
-      amountLegend(colours, ["weight 0", "weight 1"]));
+    const small = h("div", {}, partLabel(t("Layers down, heads across")), grid.element,
+      amountLegend(colours, [t("weight 0"), t("weight 1")]));
     view.figure.replaceChildren(small, large);
     both = roomIn(large) >= BESIDE && attended.rows.length <= LINES_UP_TO;
     view.tools.replaceChildren(
-      ...(kinds.length > 1 ? [choice("Attention", kinds, chosen.kind, changeKind)] : []),
-      ...(both ? [] : [choice("Show", [["lines", "Lines"], ["matrix", "Matrix"]], chosen.shape, changeShape)]));
+      ...(kinds.length > 1 ? [choice(t("Attention"), kinds, chosen.kind, changeKind)] : []),
+      ...(both ? [] : [choice(t("Show"), [["lines", t("Lines")], ["matrix", t("Matrix")]], chosen.shape,
+        changeShape)]));
     grid.select(chosen.layer, chosen.head);
     drawLarge(colours);
   }
@@ -68,7 +70,7 @@ export function mount(element, data, options = {}) {
     const shapes = both ? ["lines", "matrix"] : [chosen.shape];
     const drawOne = (shape) => (shape === "lines" ? drawLines(head, width) : drawMatrix(head, width, colours));
     const drawn = shapes.map((shape) => drawOne(shape).element);
-    const name = h("strong", {}, `Layer ${chosen.layer}, head ${chosen.head}`);
+    const name = h("strong", {}, t("Layer {layer}, head {head}", chosen));
     large.replaceChildren(partLabel(name), h("div", { class: "ch-pair" }, drawn),
       NOTES[chosen.kind] ? h("p", { class: "ch-note" }, NOTES[chosen.kind]) : "");
   }
@@ -113,7 +115,7 @@ export function mount(element, data, options = {}) {
 
   function hover(drawn, head, token) {
     drawn.isolate(token);
-    view.say(token ? sentence(head, token) : "Point at a word to see only its lines; click to keep them.");
+    view.say(token ? sentence(head, token) : t("Point at a word to see only its lines; click to keep them."));
   }
 
   function hoverCell(drawn, head, cell) {
@@ -121,7 +123,7 @@ export function mount(element, data, options = {}) {
     const { rows, columns, weights } = head;
     view.say(cell
       ? `${visible(rows[cell.query])} → ${visible(columns[cell.key])}: ${format(weights[cell.query][cell.key])}`
-      : "Point at a cell to read its weight.");
+      : t("Point at a cell to read its weight."));
   }
 
   return handle(view, (next, requested = chosen) => {
@@ -147,9 +149,9 @@ function validChoice(data, requested) {
 }
 
 function describe({ weights, rows, columns, causal }) {
-  const sizes = `${weights.length} layers × ${weights[0].length} heads`;
-  const words = `${rows.length} queries × ${columns.length} keys`;
-  return [sizes, words, ...(causal ? ["each word sees only what came before"] : [])].join(", ");
+  const sizes = t("{layers} layers × {heads} heads", { layers: weights.length, heads: weights[0].length });
+  const words = t("{queries} queries × {keys} keys", { queries: rows.length, keys: columns.length });
+  return [sizes, words, ...(causal ? [t("each word sees only what came before")] : [])].join(", ");
 }
 
 function sentence({ rows, columns, weights }, { side, index }) {
@@ -157,7 +159,8 @@ function sentence({ rows, columns, weights }, { side, index }) {
   const amounts = isQuery ? weights[index] : weights.map((row) => row[index]);
   const names = isQuery ? columns : rows;
   const most = largest(amounts, 3).map((place) => `${visible(names[place])} ${format(amounts[place])}`);
-  return `${visible((isQuery ? rows : columns)[index])} ${isQuery ? "looks at" : "is looked at by"} ${most.join(", ")}`;
+  const values = { word: visible((isQuery ? rows : columns)[index]), others: most.join(", ") };
+  return isQuery ? t("{word} looks at {others}", values) : t("{word} is looked at by {others}", values);
 }
 
 export default widget(mount);

@@ -6,6 +6,7 @@ import { signButton, slider } from "./controls.js";
 import { clamp, h } from "./dom.js";
 import { widget } from "./frame.js";
 import { mount as mountHeads } from "./heads.js";
+import { t } from "./i18n.js";
 
 export const FORMAT = "clearhead-history-1";
 
@@ -33,11 +34,11 @@ export function mount(element, data, options = {}) {
 
   function drawTools() {
     const focused = tools.contains(document.activeElement) ? document.activeElement.tagName : null;
-    const write = (index) => `step ${data.steps[index].toLocaleString("en")}`;
-    const [sign, name] = timer ? ["pause", "Pause"] : ["play", "Play the training"];
+    const write = (index) => t("step {step}", { step: data.steps[index] });
+    const [sign, name] = timer ? ["pause", t("Pause")] : ["play", t("Play the training")];
     tools.replaceChildren(
       h("span", { class: "ch-player" }, signButton(sign, name, play)),
-      slider("Attention of one held-out example at", data.steps.length - 1, chosen.step, write, show));
+      slider(t("Attention of one held-out example at"), data.steps.length - 1, chosen.step, write, show));
     if (focused) tools.querySelector(focused)?.focus();
   }
 
@@ -81,7 +82,7 @@ function lookAt({ steps, attention, model = "" }, evaluation) {
     const words = { rows: readable(rows), columns: readable(columns) };
     return [kind, { ...words, weights: weights[evaluation], causal: kind === "decoder.self" }];
   });
-  const text = `Step ${steps[evaluation].toLocaleString("en")}`;
+  const text = t("Step {step}", { step: steps[evaluation] });
   return { format: "clearhead-look-1", model, text, output: "", attention: Object.fromEntries(kinds) };
 }
 

@@ -4,6 +4,7 @@
 
 import { h, roomIn } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { t } from "./i18n.js";
 import { amountLegend, signedLegend } from "./legend.js";
 import { extent, format } from "./numbers.js";
 import { headTable } from "./table.js";
@@ -11,23 +12,24 @@ import { headTable } from "./table.js";
 export const FORMAT = "clearhead-importance-1";
 
 const MEANING = {
-  gradient: "How strongly the loss reacts when a head is turned down a little: deep blue heads matter most.",
-  ablation: "How much the loss rises without the head: blue heads are needed, " +
-    "the model is better off without red ones.",
+  gradient: t("How strongly the loss reacts when a head is turned down a little: deep blue heads matter most."),
+  ablation: t("How much the loss rises without the head: blue heads are needed, " +
+    "the model is better off without red ones."),
 };
-const NAMES = { "encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross-attention" };
+const NAMES = { "encoder.self": t("Encoder"), "decoder.self": t("Decoder"), "decoder.cross": t("Cross-attention") };
 
 /** Show the importance of all heads in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
   let chosen = { ...options.chosen };
   const saved = { json: () => data, picture: () => view.figure };
-  const view = frame(element, { name: "importance", label: "Importance of heads", draw, ...saved }, options);
+  const view = frame(element, { name: "importance", label: t("Importance of heads"), draw, ...saved }, options);
 
   function draw() {
     const tables = byKind(data.heads);
     const [count, most] = [Object.keys(tables).length, extent(Object.values(data.heads)) || 1];
-    title(view.heading, ["Which heads matter"],
-      `by ${data.method}, on held-out examples · loss of the whole model ${format(data.loss)}`);
+    title(view.heading, [t("Which heads matter")],
+      t("by {method}, on held-out examples · loss of the whole model {loss}",
+        { method: t(data.method), loss: format(data.loss) }));
     const colours = view.palette();
     const width = Math.max(260, roomIn(view.figure) / Math.min(count, roomIn(view.figure) > 900 ? 3 : 1) - 24);
     const table = ([kind, values]) => headTable({ name: NAMES[kind] ?? kind, values, most }, width, colours, {
@@ -36,7 +38,8 @@ export function mount(element, data, options = {}) {
       onPick: (place) => pick(kind, place),
     });
     const legend = Object.values(data.heads).flat().some((value) => value < 0)
-      ? signedLegend(colours, most) : amountLegend(colours, ["matters not", `most: ${format(most)}`]);
+      ? signedLegend(colours, most) : amountLegend(colours, [t("matters not"), t("most: {value}",
+        { value: format(most) })]);
     view.figure.replaceChildren(h("div", { class: "ch-pair" }, Object.entries(tables).map(table)), legend,
       h("p", { class: "ch-note" }, MEANING[data.method] ?? ""));
   }
@@ -50,7 +53,8 @@ export function mount(element, data, options = {}) {
   function say(kind, values, place) {
     if (!place) return;
     const { layer, head } = place;
-    view.say(`${NAMES[kind] ?? kind}, layer ${layer}, head ${head}: ${format(values[layer][head])}`);
+    view.say(t("{kind}, layer {layer}, head {head}: {value}",
+      { kind: NAMES[kind] ?? kind, layer, head, value: format(values[layer][head]) }));
   }
 
   return handle(view, (next, requested = chosen) => {

@@ -5,25 +5,28 @@
 import { choice } from "./controls.js";
 import { h, roomIn } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { t } from "./i18n.js";
 import { amountLegend } from "./legend.js";
 import { extent, format, percent } from "./numbers.js";
 import { headTable } from "./table.js";
 
 export const FORMAT = "clearhead-induction-1";
 
-const SCORES = [["induction", "What followed"], ["previous", "The token before"], ["repeated", "The same token"]];
+const SCORES = [["induction", t("What followed")], ["previous", t("The token before")], ["repeated",
+  t("The same token")]];
 const MEANING = {
-  induction: "to the token that came after the same token the first time. " +
-    "A head that is deep blue here repeats what it has read: an induction head.",
-  previous: "to the token just before. An induction head in a later layer builds on such a head.",
-  repeated: "to the same token, where it stood the first time.",
+  induction: t("Weight of each head from a token of the second half to the token that came after the same token the " +
+    "first time. A head that is deep blue here repeats what it has read: an induction head."),
+  previous: t("Weight of each head from a token of the second half to the token just before. " +
+    "An induction head in a later layer builds on such a head."),
+  repeated: t("Weight of each head from a token of the second half to the same token, where it stood the first time."),
 };
 
 /** Show the scores of all heads in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
   let chosen = { score: "induction", ...strongest(data), ...options.chosen };
   const saved = { json: () => data, picture: () => view.figure };
-  const view = frame(element, { name: "induction", label: "Induction heads", draw, ...saved }, options);
+  const view = frame(element, { name: "induction", label: t("Induction heads"), draw, ...saved }, options);
 
   function choose(part) {
     chosen = { ...chosen, ...part };
@@ -33,26 +36,29 @@ export function mount(element, data, options = {}) {
 
   function draw() {
     const gain = data.first - data.second;
-    title(view.heading, ["A random text, read twice"],
-      `loss of a token ${format(data.first)} the first time, ${format(data.second)} the second` +
-      ` · ${gain > 0.2 ? "the model has learned to repeat" : "the model hardly repeats"}`);
+    title(view.heading, [t("A random text, read twice")],
+      [t("loss of a token {first} the first time, {second} the second",
+        { first: format(data.first), second: format(data.second) }),
+      gain > 0.2 ? t("the model has learned to repeat") : t("the model hardly repeats")].join(" · "));
     const focused = view.tools.contains(document.activeElement);
-    view.tools.replaceChildren(choice("Weight from each token to", SCORES, chosen.score, (score) => choose({ score })));
+    view.tools.replaceChildren(choice(t("Weight from each token to"), SCORES, chosen.score,
+      (score) => choose({ score })));
     if (focused) view.tools.querySelector("input:checked").focus();
     const values = data[chosen.score];
     const most = Math.max(extent(values), 0.01);
     const colours = view.palette();
     view.figure.replaceChildren(
       headTable({ values, most }, roomIn(view.figure), colours, { chosen, onHover: say, onPick: choose }),
-      amountLegend(colours, ["weight 0", `weight ${format(most)}`]),
-      h("p", { class: "ch-note" }, `Weight of each head from a token of the second half ${MEANING[chosen.score]}`));
+      amountLegend(colours, [t("weight 0"), t("weight {value}", { value: format(most) })]),
+      h("p", { class: "ch-note" }, MEANING[chosen.score]));
     say(null);
   }
 
   function say(place) {
     const { layer, head } = place ?? chosen;
     const share = percent(data[chosen.score][layer][head]);
-    view.say(`Layer ${layer}, head ${head}: ${share} of its weight; by chance it would be ${percent(data.chance)}.`);
+    view.say(t("Layer {layer}, head {head}: {share} of its weight; by chance it would be {chance}.",
+      { layer, head, share, chance: percent(data.chance) }));
   }
 
   return handle(view, (next, requested = chosen) => {

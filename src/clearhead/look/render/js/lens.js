@@ -5,6 +5,7 @@
 import { partLabel, shareList } from "./controls.js";
 import { h, keyOf } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { plural, t } from "./i18n.js";
 import { amountLegend } from "./legend.js";
 import { percent, visible } from "./numbers.js";
 
@@ -16,7 +17,7 @@ const MOVES = { ArrowUp: [1, 0], ArrowDown: [-1, 0], ArrowLeft: [0, -1], ArrowRi
 export function mount(element, data, options = {}) {
   let chosen = validChoice(data, options.chosen ?? {});
   const saved = { json: () => data, picture: () => view.figure };
-  const view = frame(element, { name: "lens", label: "Answers after each layer", draw, ...saved }, options);
+  const view = frame(element, { name: "lens", label: t("Answers after each layer"), draw, ...saved }, options);
 
   function choose(next) {
     chosen = validChoice(data, next);
@@ -28,15 +29,16 @@ export function mount(element, data, options = {}) {
   function draw() {
     const colours = view.palette();
     const rows = data.layers.map((_, layer) => layer).reverse(); // the last layer at the top
-    title(view.heading, ["The answer takes shape"],
-      `${data.layers.length - 1} layers · the likeliest next answer after each`);
+    title(view.heading, [t("The answer takes shape")],
+      plural("{n} layer · the likeliest next answer after each", "{n} layers · the likeliest next answer after each",
+        data.layers.length - 1));
     const cell = (layer, token) => {
       const [answer, share] = data.layers[layer][token][0];
       const fill = colours.share(share);
       const own = layer === chosen.layer && token === chosen.token;
       return h("td", {}, h("button", {
         type: "button", class: "ch-answer", dir: "auto", "aria-pressed": String(own), tabindex: own ? 0 : -1,
-        "aria-label": `${nameOf(layer)}, after ${visible(data.tokens[token])}: ${visible(answer)}, ${percent(share)}`,
+        "aria-label": `${placeOf(layer, data.tokens[token])}: ${visible(answer)}, ${percent(share)}`,
         style: { background: fill, color: colours.inkOn(fill) }, onclick: () => choose({ layer, token }),
         onkeydown: (event) => move(event, layer, token),
       }, visible(answer)));
@@ -45,14 +47,15 @@ export function mount(element, data, options = {}) {
     const word = (token) => h("th", { scope: "col", dir: "auto" }, visible(token));
     const table = h("table", { class: "ch-lens-table" },
       h("tbody", {}, rows.map((layer) => row(nameOf(layer), data.tokens.map((_, token) => cell(layer, token))))),
-      h("tfoot", {}, row("it has read", data.tokens.map(word))));
+      h("tfoot", {}, row(t("it has read"), data.tokens.map(word))));
     const answers = data.layers[chosen.layer][chosen.token];
     const shares = answers.map(([answer, share], rank) => [visible(answer), share, rank === 0]);
-    const place = `${nameOf(chosen.layer)}, after “${visible(data.tokens[chosen.token])}”`;
+    const place = placeOf(chosen.layer, data.tokens[chosen.token]);
     view.figure.replaceChildren(h("div", { class: "ch-scroll" }, table),
-      amountLegend(colours, ["0 %", "100 % likely"], 1, colours.share),
+      amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share),
       h("div", { class: "ch-detail" }, h("div", {}, partLabel(h("strong", {}, place)), shareList(shares))));
-    view.say(`The final answer is in place ${chosen.token + 1} from layer ${settled(data, chosen.token)} on.`);
+    view.say(t("The final answer is in place {place} from layer {layer} on.",
+      { place: chosen.token + 1, layer: settled(data, chosen.token) }));
   }
 
   function move(event, layer, token) {
@@ -69,7 +72,11 @@ export function mount(element, data, options = {}) {
 }
 
 function nameOf(layer) {
-  return layer === 0 ? "before any layer" : `after layer ${layer - 1}`;
+  return layer === 0 ? t("before any layer") : t("after layer {layer}", { layer: layer - 1 });
+}
+
+function placeOf(layer, token) {
+  return t("{layer}, after “{word}”", { layer: nameOf(layer), word: visible(token) });
 }
 
 /** The first layer from which on the likeliest answer stays the final one. */

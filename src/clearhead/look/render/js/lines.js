@@ -1,6 +1,7 @@
 // One head as lines between two columns of tokens: queries at the left, keys at the right.
 
 import { clamp, keyOf, label, sheet, svg } from "./dom.js";
+import { decimal, t } from "./i18n.js";
 import { cut, widest } from "./measure.js";
 import { visible } from "./numbers.js";
 
@@ -8,7 +9,7 @@ const FAINTEST = 0.01; // weights below are not drawn
 const NUMBERED = 0.05; // weights below are not written out
 const AMOUNT = 40; // pixels for a number beside a token
 const TOP = 26; // pixels for the headings
-const SIDES = { query: "asks", key: "is looked at" }; // headings
+const SIDES = { query: t("asks"), key: t("is looked at") }; // headings
 
 /**
  * The lines of `head` {rows, columns, weights (T, S), sides?: headings} in a given width: {element, isolate}.
@@ -28,7 +29,8 @@ export function lines(head, width, { onHover, onPin }) {
   const all = [...tokens.query, ...tokens.key];
   for (const each of all) listen(each, tokens, { onHover, onPin });
   all[0].group.setAttribute("tabindex", 0);
-  const name = { class: "ch-lines", role: "group", "aria-label": "Attention as lines; arrow keys move between words" };
+  const name = { class: "ch-lines", role: "group",
+    "aria-label": t("Attention as lines; arrow keys move between words") };
   const drawn = svg("g", {}, seen.map((line) => line.element));
   const groups = all.map((each) => each.group);
   const headings = ["query", "key"].map((side) => heading(plan, side, sides));
@@ -122,7 +124,7 @@ function isolate(element, paths, tokens, weights, chosen) {
     each.group.classList.toggle("ch-on", own);
     each.group.classList.toggle("ch-met", met >= NUMBERED);
     each.group.setAttribute("aria-pressed", String(own));
-    each.amount.textContent = met >= NUMBERED ? met.toFixed(2) : "";
+    each.amount.textContent = met >= NUMBERED ? decimal(met.toFixed(2)) : "";
   }
 }
 

@@ -1,6 +1,8 @@
 // What all views of a Look share: its kinds of attention, its headline.
 
-const NAMES = { "encoder.self": "Encoder", "decoder.self": "Decoder", "decoder.cross": "Cross" };
+import { t } from "./i18n.js";
+
+const NAMES = { "encoder.self": t("Encoder"), "decoder.self": t("Decoder"), "decoder.cross": t("Cross") };
 
 /** The kinds of attention as options of a control: [[kind, name], ...]. */
 export function kindOptions({ attention }) {

@@ -1,6 +1,7 @@
 // One head as a matrix: a row for each query, a column for each key.
 
 import { clamp, keyOf, label, sheet, svg, unit } from "./dom.js";
+import { t } from "./i18n.js";
 import { cut, widest } from "./measure.js";
 import { short, visible } from "./numbers.js";
 
@@ -25,9 +26,9 @@ export function matrix(head, width, colours, { onHover, onPick, paint = colours.
   const columns = labels(head.columns, plan, columnLabel);
   const square = { width: plan.cell, height: plan.cell, rx: 2 };
   const cursor = svg("rect", { ...square, class: "ch-cursor", visibility: "hidden", "data-screen-only": true });
-  const sizes = `${head.rows.length} rows by ${head.columns.length} columns`;
-  const name = `Attention weights, ${sizes}; arrow keys move between cells`;
-  const role = { tabindex: 0, role: "application", "aria-roledescription": "matrix", "aria-label": name };
+  const name = t("Attention weights, {rows} rows by {columns} columns; arrow keys move between cells",
+    { rows: head.rows.length, columns: head.columns.length });
+  const role = { tabindex: 0, role: "application", "aria-roledescription": t("matrix"), "aria-label": name };
   const element = sheet(plan.width, plan.height, { class: "ch-matrix", ...role },
     svg("g", {}, cells), rows.filter(Boolean), columns.filter(Boolean), cursor);
   listen(element, plan, head, { onHover, onPick });
@@ -39,7 +40,7 @@ function layout(head, width) {
   const room = (words, size) => Math.min(LONGEST, widest(words.map(visible), size));
   const left = clamp(room(head.rows, 14) + 14, 24, width * 0.3);
   const down = Math.max(SMALLEST, (TALLEST * window.innerHeight) / unit() / T);
-  const cell = clamp(Math.min((width - left - 24) / S, down), 4, T > 16 ? 34 : 46);
+  const cell = clamp(Math.min((width - left - 24) / S, down), 4, T > 16 ? 34 : 60);
   const size = clamp(Math.round(cell * 0.62), 9, 14);
   const steep = cell < 26;
   const top = room(head.columns, size) * (steep ? 1 : Math.SQRT1_2) + 16;
@@ -56,7 +57,7 @@ function cell(plan, head, { colours, paint, write, least }, query, key) {
   const box = svg("rect", { ...edges, fill });
   if (side < NUMBERED || Math.abs(weight) < least) return [box];
   const ink = { "text-anchor": "middle", style: { fill: colours.inkOn(fill) } };
-  return [box, label(write(weight), x + side / 2, y + side / 2, 11, ink)];
+  return [box, label(write(weight), x + side / 2, y + side / 2, clamp(side * 0.25, 11, 15), ink)];
 }
 
 /** A label for each token, or for every second, third … if there is no room. */

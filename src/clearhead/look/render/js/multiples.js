@@ -1,6 +1,7 @@
 // Every head of every layer at once, one pixel for each weight; a click shows it large.
 
 import { arrow, h } from "./dom.js";
+import { t } from "./i18n.js";
 import { bright, shade } from "./theme.js";
 
 /**
@@ -13,7 +14,7 @@ export function multiples(attended, colours, onPick) {
   const cells = attended.weights.map((layer, l) => layer.map((_, n) => thumbnail(attended, colours, l, n)));
   const all = cells.flat();
   const across = { "grid-template-columns": `auto repeat(${heads}, minmax(0, 5.5rem))` };
-  const element = h("div", { class: "ch-grid", role: "grid", "aria-label": "All heads", style: across },
+  const element = h("div", { class: "ch-grid", role: "grid", "aria-label": t("All heads"), style: across },
     h("span", {}), cells[0].map((_, n) => h("span", { "aria-hidden": "true" }, n)),
     cells.map((row, l) => h("div", { role: "row", style: { display: "contents" } },
       h("span", { class: "ch-layer", "aria-hidden": "true" }, l), row)));
@@ -39,7 +40,7 @@ function select(all, chosen) {
 }
 
 function thumbnail(attended, colours, layer, head) {
-  const name = `Layer ${layer}, head ${head}`;
+  const name = t("Layer {layer}, head {head}", { layer, head });
   const canvas = h("canvas", { width: attended.columns.length, height: attended.rows.length, "aria-hidden": "true" });
   canvas.getContext("2d").putImageData(pixels(attended, attended.weights[layer][head], colours.table), 0, 0);
   return h("button", { type: "button", role: "gridcell", "aria-label": name, title: name }, canvas);

@@ -1,5 +1,8 @@
 // Formatting numbers. JSON has no infinity: masked scores, −∞, arrive as null.
 
+import { decimal } from "./i18n.js";
+
+
 /** A number from the data. */
 export function number(value) {
   return value === null ? -Infinity : Number(value);
@@ -12,7 +15,7 @@ export function format(value) {
   if (exact === 0) return "0";
   const size = Math.abs(exact);
   const text = size < 0.001 || size >= 10000 ? exact.toExponential(1) : fixed(exact, size);
-  return text.replaceAll("-", "−");
+  return decimal(text.replaceAll("-", "−"));
 }
 
 function fixed(exact, size) {
@@ -21,7 +24,7 @@ function fixed(exact, size) {
 
 /** A weight inside a small cell: ".82", "1". */
 export function short(weight) {
-  return weight > 0.995 ? "1" : weight.toFixed(2).slice(1);
+  return weight > 0.995 ? "1" : decimal(weight.toFixed(2).slice(1));
 }
 
 /** A share of one: "82 %", "0.4 %", "−31 %". */
@@ -29,7 +32,7 @@ export function percent(share) {
   const hundredths = 100 * share;
   const size = Math.abs(hundredths);
   const text = size >= 10 || size === 0 ? hundredths.toFixed(0) : hundredths.toPrecision(size < 0.1 ? 1 : 2);
-  return `${text.replace("-", "−")} %`;
+  return `${decimal(text.replace("-", "−"))} %`;
 }
 
 /** The places of the `count` largest values, largest first. */

@@ -6,25 +6,29 @@
 import { choice, menu, partLabel, shareList, slider } from "./controls.js";
 import { clamp, h, roomIn } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { plural, t } from "./i18n.js";
 import { headline, kindOptions } from "./looks.js";
+import { matrix } from "./matrix.js";
 import { percent } from "./numbers.js";
 import { nameOf, patchColumns, rowOf, square, strongest, tables } from "./shares.js";
 import { imageOf, patchSurface, thumbnail, wordSurface } from "./surface.js";
 
 export const FORMAT = "clearhead-look-1";
 
-const WAYS = [["rollout", "Rollout"], ["attention", "Attention"]];
-const FUSIONS = ["mean", "max", "min"];
+const WAYS = [["rollout", t("Rollout")], ["attention", t("Attention")]];
+const FUSIONS = { mean: t("mean of all"), max: t("max of all"), min: t("min of all") };
 const [USUAL, LARGEST] = [440, 620]; // pixels of the image's width
+const MATRIX = 64; // tokens up to which all of them are shown at once
 
 /** Show where a model looked in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
   let chosen = validChoice(data, options.chosen ?? {});
   let surface = null;
+  const everyone = h("div", { class: "ch-everyone" });
   const attended = () => data.attention[chosen.kind];
   const shares = (layer = chosen.layer) => rowOf(tables(attended(), chosen.way, chosen.heads)[layer], chosen.query);
   const saved = { json: () => data, picture: () => surface.element };
-  const view = frame(element, { name: "patches", label: "Where the model looks", draw, ...saved }, options);
+  const view = frame(element, { name: "patches", label: t("Where the model looks"), draw, ...saved }, options);
 
   function choose(part) {
     chosen = validChoice(data, { ...chosen, ...part });
@@ -37,14 +41,15 @@ export function mount(element, data, options = {}) {
   }
 
   function draw() {
-    title(view.heading, headline(data), `${data.model} · ${attended().weights.length} layers`);
+    const layers = plural("{n} layer", "{n} layers", attended().weights.length);
+    title(view.heading, headline(data), `${data.model} · ${layers}`);
     drawTools();
     const react = { pick: (query) => show({ query }), hover };
     const width = roomIn(view.figure);
     const size = clamp(width * 0.42, Math.min(width, USUAL), LARGEST);
     surface = data.image ? imageSurface(data, attended(), size, react) : textSurface(data, attended(), react);
     const beside = h("div", { class: "ch-beside" }, surface.queries, surface.strip, likely(data.probabilities));
-    view.figure.replaceChildren(surface.element, beside);
+    view.figure.replaceChildren(surface.element, beside, everyone);
     paint();
   }
 
@@ -52,14 +57,15 @@ export function mount(element, data, options = {}) {
     const { weights } = attended();
     const [kinds, rolling] = [kindOptions(data), chosen.way === "rollout"];
     const heads = [
-      ...FUSIONS.map((name) => [name, `${name} of all`]),
-      ...(rolling ? [] : weights[0].map((_, head) => [String(head), `head ${head}`])),
+      ...Object.entries(FUSIONS),
+      ...(rolling ? [] : weights[0].map((_, head) => [String(head), t("head {head}", { head })])),
     ];
     const tools = [
-      kinds.length > 1 && choice("Attention", kinds, chosen.kind, (kind) => redo({ kind, query: undefined })),
-      square(attended()) && choice("Show", WAYS, chosen.way, (way) => redo({ way })),
-      slider(rolling ? "Up to layer" : "Layer", weights.length - 1, chosen.layer, String, (layer) => show({ layer })),
-      menu("Heads", heads, chosen.heads, (fusion) => show({ heads: fusion })),
+      kinds.length > 1 && choice(t("Attention"), kinds, chosen.kind, (kind) => redo({ kind, query: undefined })),
+      square(attended()) && choice(t("Show"), WAYS, chosen.way, (way) => redo({ way })),
+      slider(rolling ? t("Up to layer") : t("Layer"), weights.length - 1, chosen.layer, String,
+        (layer) => show({ layer })),
+      menu(t("Heads"), heads, chosen.heads, (fusion) => show({ heads: fusion })),
     ];
     view.tools.replaceChildren(...tools.filter(Boolean));
   }
@@ -76,13 +82,29 @@ export function mount(element, data, options = {}) {
     const colours = view.palette();
     surface.paint(shares(), chosen.query, colours);
     surface.strip?.replaceChildren(...attended().weights.map((_, layer) => thumb(layer, colours)));
+    everyone.replaceChildren(...allRows(colours));
     const best = strongest(data, shares());
     const target = nameOf(data, attended().columns, best);
-    view.say(`${queryName(data, chosen)} looks most at ${target}: ${percent(shares()[best])}`);
+    view.say(t("{word} looks most at {target}: {share}",
+      { word: queryName(data, chosen), target, share: percent(shares()[best]) }));
+  }
+
+  /** Every word that asks, as a row; a click chooses it. */
+  function allRows(colours) {
+    const { rows, columns } = attended();
+    if (data.image || rows.length > MATRIX || columns.length > MATRIX) return [];
+    const head = { rows, columns, weights: tables(attended(), chosen.way, chosen.heads)[chosen.layer] };
+    const drawn = matrix(head, roomIn(view.figure), colours,
+      { onHover: (cell) => drawn.isolate(cell ?? own), onPick: ({ query }) => show({ query }) });
+    const own = chosen.query === null ? null : { query: chosen.query, key: strongest(data, shares()) };
+    drawn.isolate(own);
+    return [partLabel(t("All words at once: who asks down, who is looked at across; click a row to choose it")),
+      drawn.element];
   }
 
   function hover(column) {
-    view.say(`${capital(nameOf(data, attended().columns, column))} gets ${percent(shares()[column])}`);
+    view.say(t("{word} gets {share}",
+      { word: capital(nameOf(data, attended().columns, column)), share: percent(shares()[column]) }));
   }
 
   function thumb(layer, colours) {
@@ -93,7 +115,8 @@ export function mount(element, data, options = {}) {
       paint();
       surface.strip.children[layer].focus();
     };
-    const state = { "aria-pressed": String(layer === chosen.layer), "aria-label": `Layer ${layer}`, onclick: go };
+    const state = { "aria-pressed": String(layer === chosen.layer), "aria-label": t("Layer {layer}", { layer }),
+      onclick: go };
     return h("button", { type: "button", class: "ch-thumb", ...state },
       thumbnail(surface.canvas, data.grid, patches, colours.overlay), h("span", {}, layer));
   }
@@ -112,7 +135,7 @@ function validChoice(data, requested) {
   const { rows, weights } = attended;
   const way = square(attended) ? requested.way ?? "rollout" : "attention";
   const single = way === "attention" && Number(requested.heads) < weights[0].length;
-  const heads = single || FUSIONS.includes(requested.heads) ? requested.heads : "mean";
+  const heads = single || requested.heads in FUSIONS ? requested.heads : "mean";
   const usual = data.class_token && square(attended) ? 0 : null;
   const query = requested.query === undefined ? usual : requested.query < rows.length ? requested.query : null;
   return { kind, way, heads, query, layer: clamp(requested.layer ?? Infinity, 0, weights.length - 1) };
@@ -121,7 +144,7 @@ function validChoice(data, requested) {
 /** The query as the beginning of a sentence; rows that are not columns are tokens, even if the columns are patches. */
 function queryName(data, { kind, query }) {
   const attended = data.attention[kind];
-  if (query === null) return "On average a token";
+  if (query === null) return t("On average a token");
   return capital(nameOf(square(attended) ? data : { image: null }, attended.rows, query));
 }
 
@@ -138,14 +161,14 @@ function imageSurface(data, attended, size, { pick, hover }) {
     drawn.paint(shares.slice(first, last), inImage(query) ? query - first : null);
     queries.mark(query);
   };
-  const strip = h("div", { class: "ch-strip", role: "group", "aria-label": "Layers" });
+  const strip = h("div", { class: "ch-strip", role: "group", "aria-label": t("Layers") });
   return { element: h("div", { class: "ch-read" }, drawn.element), queries: queries.element, strip, canvas, paint };
 }
 
 /** The tokens that are looked at; if the queries are others, they stand beside them. */
 function textSurface(data, attended, { pick, hover }) {
   const ownQueries = square(attended);
-  const words = wordSurface(attended.columns, "Text", { onPick: ownQueries ? pick : hover });
+  const words = wordSurface(attended.columns, t("Text"), { onPick: ownQueries ? pick : hover });
   const queries = queryButtons(data, attended, ownQueries ? [] : attended.rows.map((_, row) => row), pick);
   const paint = (shares, query, colours) => {
     words.paint(shares, ownQueries ? query : null, colours);
@@ -158,11 +181,12 @@ function textSurface(data, attended, { pick, hover }) {
 function queryButtons(data, attended, rows, pick) {
   const [all, own] = [[...rows, null], square(attended)];
   const names = all.map((row) => {
-    if (row === null) return "all, on average";
-    return own && data.class_token && row === 0 ? "class token" : attended.rows[row];
+    if (row === null) return t("all, on average");
+    return own && data.class_token && row === 0 ? t("class token") : attended.rows[row];
   });
-  const words = wordSurface(names, "Who asks", { onPick: (place) => pick(all[place]) });
-  const hint = own ? `Who asks: one of these, or any ${data.image ? "patch" : "word"}` : "Who asks";
+  const words = wordSurface(names, t("Who asks"), { onPick: (place) => pick(all[place]) });
+  const any = data.image ? t("Who asks: one of these, or any patch") : t("Who asks: one of these, or any word");
+  const hint = own ? any : t("Who asks");
   return { element: h("div", {}, partLabel(hint), words.element), mark: (query) => words.mark(all.indexOf(query)) };
 }
 
@@ -170,7 +194,7 @@ function queryButtons(data, attended, rows, pick) {
 function likely(probabilities) {
   if (probabilities?.length !== 1) return null;
   const entries = probabilities[0].map(([name, share], rank) => [name, share, rank === 0]);
-  return h("div", {}, partLabel("What it is"), shareList(entries));
+  return h("div", {}, partLabel(t("What it is")), shareList(entries));
 }
 
 function capital(text) {

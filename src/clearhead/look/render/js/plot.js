@@ -1,6 +1,7 @@
 // Line plots with round tick values.
 
 import { h, label, sheet, svg } from "./dom.js";
+import { count, t } from "./i18n.js";
 import { format } from "./numbers.js";
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [52, 14, 10, 40];
@@ -13,7 +14,7 @@ const SHADES = ["ch-line-0", "ch-line-1", "ch-line-2", "ch-line-3", "ch-line-4",
  */
 export function plot(curves, { width, height, x, y, ticks: named, at }) {
   const all = curves.flatMap(({ points }) => points);
-  if (!all.length) return h("p", { class: "ch-quiet-text" }, "No measurements yet.");
+  if (!all.length) return h("p", { class: "ch-quiet-text" }, t("No measurements yet."));
   const [[left, right], [low, high]] = [0, 1].map((axis) => bounds(all.map((point) => point[axis])));
   const across = (value) => LEFT + ((value - left) / (right - left)) * (width - LEFT - RIGHT);
   const up = (value) => height - BOTTOM - ((value - low) / (high - low)) * (height - TOP - BOTTOM);
@@ -21,13 +22,14 @@ export function plot(curves, { width, height, x, y, ticks: named, at }) {
     ...ticks(low, high, 5).flatMap((value) => [
       svg("line", { x1: LEFT, x2: width - RIGHT, y1: up(value), y2: up(value), class: "ch-gridline" }),
       label(format(value), LEFT - 8, up(value), 12, { "text-anchor": "end", class: "ch-quiet" })]),
-    ...(named ?? ticks(left, right, 6).map((value) => [value, value.toLocaleString("en")])).map(([value, text]) =>
+    ...(named ?? ticks(left, right, 6).map((value) => [value, count(value)])).map(([value, text]) =>
       label(text, across(value), height - BOTTOM + 16, 12, { "text-anchor": "middle", class: "ch-quiet" })),
     label(x, (LEFT + width - RIGHT) / 2, height - 8, 12, { "text-anchor": "middle", class: "ch-quiet" }),
     ...(at === undefined ? [] : [marker(across(at), height)]),
   ];
   const drawn = curves.map((curve, number) => line(curve, curve.shade ?? number, across, up));
-  const name = { class: "ch-plot", role: "img", "aria-label": `${y} by ${x}: ${describe(curves)}` };
+  const name = { class: "ch-plot", role: "img", "aria-label": t("{y} by {x}: {curves}", { y, x,
+    curves: describe(curves) }) };
   return h("div", {}, sheet(width, height, name, grid, drawn), legend(curves));
 }
 
@@ -51,8 +53,8 @@ function legend(curves) {
 }
 
 function describe(curves) {
-  const end = (points) => (points.length ? format(points.at(-1)[1]) : "nothing");
-  return curves.map(({ name, points }) => `${name} ends at ${end(points)}`).join(", ");
+  const end = (points) => (points.length ? format(points.at(-1)[1]) : t("nothing"));
+  return curves.map(({ name, points }) => t("{name} ends at {value}", { name, value: end(points) })).join(", ");
 }
 
 function bounds(values) {
@@ -60,8 +62,8 @@ function bounds(values) {
   return high > low ? [low, high] : [low - 1, high + 1];
 }
 
-function ticks(low, high, count) {
-  const rough = (high - low) / count;
+function ticks(low, high, about) {
+  const rough = (high - low) / about;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((each) => each * power >= rough) * power;
   const first = Math.ceil(low / step) * step;

@@ -4,10 +4,11 @@
 
 import { attribution } from "./attribution.js";
 import { widget } from "./frame.js";
+import { t } from "./i18n.js";
 
 export const FORMAT = "clearhead-relevance-1";
 
-export const mount = attribution("relevance", "Relevance",
-  "Attention alone shows where a model looked. Relevance weighs every look by whether it made the answer likelier.");
+export const mount = attribution("relevance", t("Relevance"),
+  t("Attention alone shows where a model looked. Relevance weighs every look by whether it made the answer likelier."));
 
 export default widget(mount);

@@ -5,15 +5,16 @@
 import { partLabel, slider } from "./controls.js";
 import { clamp, h, roomIn } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { t } from "./i18n.js";
 import { format, percent } from "./numbers.js";
 import { plot } from "./plot.js";
 
 export const FORMAT = "clearhead-scaling-1";
 
 const PLOTS = [
-  ["variance", "Spread of the scores (variance)"],
-  ["largest", "Largest weight of a query"],
-  ["gradient", "How much it can still learn (gradient)"],
+  ["variance", t("Spread of the scores (variance)")],
+  ["largest", t("Largest weight of a query")],
+  ["gradient", t("How much it can still learn (gradient)")],
 ];
 
 /** Show the effect of the scale in an element: {update, destroy}. */
@@ -21,13 +22,13 @@ export function mount(element, data, options = {}) {
   const last = () => data.plain.length - 1;
   let size = clamp(options.chosen?.size ?? Math.ceil(last() * 0.75), 0, last());
   const saved = { json: () => data, picture: () => view.figure };
-  const view = frame(element, { name: "scaling", label: "The scale", draw, ...saved }, options);
+  const view = frame(element, { name: "scaling", label: t("The scale"), draw, ...saved }, options);
 
   function draw() {
     title(view.heading, ["q · k", "q · k / √d"],
-      `random queries over ${data.keys} random keys, before any training`);
+      t("random queries over {n} random keys, before any training", { n: data.keys }));
     const write = (index) => String(data.plain[index].size);
-    view.tools.replaceChildren(slider("Size of a key d", last(), size, write, choose));
+    view.tools.replaceChildren(slider(t("Size of a key d"), last(), size, write, choose));
     drawPlots();
   }
 
@@ -44,12 +45,14 @@ export function mount(element, data, options = {}) {
       ({ name, points: rows.map((row) => [Math.log2(row.size), row[field]]), dots: true, shade });
     const ticks = data.plain.map((row) => [Math.log2(row.size), String(row.size)]);
     view.figure.replaceChildren(...PLOTS.map(([field, name]) => h("div", {}, partLabel(name),
-      plot([curve(data.plain, "without the scale", field, 1), curve(data.scaled, "with the scale", field, 0)],
-        { width, height: 260, x: "size of a key, d", y: name, ticks, at: Math.log2(data.plain[size].size) }))));
+      plot([curve(data.plain, t("without the scale"), field, 1), curve(data.scaled, t("with the scale"), field, 0)],
+        { width, height: 260, x: t("size of a key, d"), y: name, ticks, at: Math.log2(data.plain[size].size) }))));
     const [plain, scaled] = [data.plain[size], data.scaled[size]];
-    view.say(`Keys of ${plain.size} numbers: without the scale the strongest key gets ${percent(plain.largest)} ` +
-      `of the weight and the scores vary by ${format(plain.variance)}; ` +
-      `with it ${percent(scaled.largest)} and ${format(scaled.variance)}.`);
+    view.say(t("Keys of {size} numbers: without the scale the strongest key gets {plainShare} of the weight and the " +
+      "scores vary by {plainVariance}; with it {share} and {variance}.", {
+      size: plain.size, plainShare: percent(plain.largest), plainVariance: format(plain.variance),
+      share: percent(scaled.largest), variance: format(scaled.variance),
+    }));
   }
 
   return handle(view, (next, requested = { size }) => {

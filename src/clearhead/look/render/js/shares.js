@@ -1,5 +1,6 @@
 // Shares of attention in a Look: rows of attention or of rollout, over patches, tokens or both.
 
+import { t } from "./i18n.js";
 import { visible } from "./numbers.js";
 import { fused, rollouts } from "./rollout.js";
 
@@ -33,13 +34,14 @@ export function patchColumns({ image, grid, class_token: classToken }) {
 /** The name of a token: of a patch its place. */
 export function nameOf(data, words, token) {
   const [first, last] = patchColumns(data);
-  if (token >= first && token < last) return `the ${patchName(token - first, data.grid[1])}`;
-  return data.class_token && token === 0 ? "the class token" : `“${visible(words[token])}”`;
+  if (token >= first && token < last) return patchName(token - first, data.grid[1]);
+  return data.class_token && token === 0 ? t("the class token")
+    : t("“{word}”", { word: visible(words[token]) });
 }
 
 /** The place of a patch in a grid. */
 export function patchName(patch, columns) {
-  return `patch in row ${Math.floor(patch / columns)}, column ${patch % columns}`;
+  return t("the patch in row {row}, column {column}", { row: Math.floor(patch / columns), column: patch % columns });
 }
 
 /** The column with the largest share; with an image only patches count. */

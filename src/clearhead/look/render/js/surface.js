@@ -1,6 +1,7 @@
 // What attention is drawn over: the patches of an image, the tokens of a text. A click makes one of them the query.
 
 import { arrow, h, sheet, svg } from "./dom.js";
+import { t } from "./i18n.js";
 import { percent, visible } from "./numbers.js";
 import { patchName } from "./shares.js";
 
@@ -35,7 +36,7 @@ export function patchSurface(canvas, [rows, columns], size, { onPick, onHover, s
   });
   const ring = svg("rect", { class: "ch-ring", ...one, visibility: "hidden" });
   const sharp = { preserveAspectRatio: "none", style: { "image-rendering": "pixelated" } };
-  const name = { class: "ch-surface", role: "group", "aria-label": "Image; arrow keys move between patches" };
+  const name = { class: "ch-surface", role: "group", "aria-label": t("Image; arrow keys move between patches") };
   const element = sheet(whole.width, whole.height, name,
     svg("image", { href: canvas.toDataURL(), ...whole, ...sharp }), patches, ring);
   patches.forEach((each, patch) => {

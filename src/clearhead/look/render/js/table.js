@@ -2,6 +2,7 @@
 
 import { partLabel } from "./controls.js";
 import { h } from "./dom.js";
+import { t } from "./i18n.js";
 import { matrix } from "./matrix.js";
 import { extent, format } from "./numbers.js";
 
@@ -11,8 +12,8 @@ const MAX_WIDTH = 620; // units
 export function headTable({ name, values, most = extent(values) || 1 }, width, colours, { onHover, onPick, chosen }) {
   const signed = values.flat().some((value) => value < 0);
   const head = {
-    rows: values.map((_, layer) => `layer ${layer}`),
-    columns: values[0].map((_, number) => `head ${number}`),
+    rows: values.map((_, layer) => t("layer {layer}", { layer })),
+    columns: values[0].map((_, number) => t("head {head}", { head: number })),
     weights: values,
   };
   const place = (cell) => cell && { layer: cell.query, head: cell.key };

@@ -36,9 +36,9 @@ export function bright(weight) {
   return Math.sqrt(Math.max(0, weight));
 }
 
-/** The nearest of a scale's shades. */
+/** The nearest of a scale's shades; the middle for what is no number. */
 export function shade(table, place) {
-  return table[Math.round(Math.min(1, Math.max(0, place)) * (SHADES - 1))];
+  return table[Math.round(Math.min(1, Math.max(0, Number.isNaN(place) ? 0.5 : place)) * (SHADES - 1))];
 }
 
 function shades(stops) {

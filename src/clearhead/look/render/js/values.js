@@ -1,6 +1,7 @@
 // Numbers as drawings: bars for one number per token, coloured cells for vectors, and a table of all numbers.
 
 import { clamp, h, label, sheet, svg } from "./dom.js";
+import { t } from "./i18n.js";
 import { cut, widest } from "./measure.js";
 import { format, number, visible } from "./numbers.js";
 
@@ -52,11 +53,12 @@ function cells(rows, words, [least, most], width, colours) {
   const shape = { width: side > 6 ? side - 1 : side, height: down - 1, rx: side > 10 ? 2 : 0 };
   const cell = (value, row, column) => svg("rect", {
     ...shape, x: left + column * side, y: row * down, fill: colours.signed(number(value) / deepest),
-    "data-say": `${visible(words[row])}, entry ${column}: ${format(value)}`,
+    "data-say": t("{word}, entry {column}: {value}", { word: visible(words[row]), column, value: format(value) }),
   });
   const name = (word, row) =>
     label(cut(visible(word), left - 12, 13), left - 10, (row + 0.5) * down, 13, { "text-anchor": "end" });
-  const summary = `${rows.length} rows of ${across} numbers; the table below has them all`;
+  const summary = t("{rows} rows of {columns} numbers; the table below has them all",
+    { rows: rows.length, columns: across });
   return sheet(left + across * side, rows.length * down, { class: "ch-vectors", role: "img", "aria-label": summary },
     rows.flatMap((values, row) => values.map((value, column) => cell(value, row, column))), words.map(name));
 }

@@ -2,6 +2,7 @@
 
 import { button, partLabel } from "./controls.js";
 import { h } from "./dom.js";
+import { t, tParts } from "./i18n.js";
 import { extent, format, number, visible } from "./numbers.js";
 
 const PACE = 70; // milliseconds for each number that is added
@@ -36,7 +37,7 @@ export function sumOfProducts(rows, heads, colours, { after = [] } = {}) {
     const sum = products.slice(0, count).reduce((all, each) => all + each, 0);
     columns.forEach((column, place) => column.classList.toggle("ch-to-come", place >= count));
     const done = count >= products.length;
-    total.replaceChildren(`Σ ${count} of ${products.length} = `, h("strong", {}, format(sum)),
+    total.replaceChildren(t("Σ {n} of {all} = ", { n: count, all: products.length }), h("strong", {}, format(sum)),
       ...(done ? after.map((text) => ` ${text}`) : []));
   }
 
@@ -59,7 +60,7 @@ export function sumOfProducts(rows, heads, colours, { after = [] } = {}) {
   showUpTo(products.length);
   const element = h("div", { class: "ch-products" },
     h("div", { class: "ch-columns" }, names, columns),
-    h("p", { class: "ch-making" }, button("Add up again", play, "Add up number by number"), total));
+    h("p", { class: "ch-making" }, button(t("Add up again"), play, t("Add up number by number")), total));
   return { element, play, stop };
 }
 
@@ -89,20 +90,22 @@ export function stepVectors(data, step, chosenKey, onKey, colours) {
     const heads = vectors.q[query].map((_, place) => place);
     running = sumOfProducts([["q", vectors.q[query]], ["k", vectors.k[key]]], heads, colours);
     found.push(keyChoice(columns, key, onKey),
-      partLabel("The query of ", h("strong", {}, visible(rows[query])), " times the key of ",
-        h("strong", {}, visible(columns[key])), ", number by number"), running.element);
+      partLabel(tParts("The query of {query} times the key of {key}, number by number",
+        { query: h("strong", {}, visible(rows[query])), key: h("strong", {}, visible(columns[key])) })),
+          running.element);
   }
   if (name === "sum" && weights) {
     const table = [...vectors.v.map((row, place) => row.map((each) => each * weights[place])), value];
-    found.push(partLabel("Each value times its weight; the last row is their sum"),
-      numberMatrix(table, [...columns, "sum"], value.map((_, place) => String(place)), colours,
+    found.push(partLabel(t("Each value times its weight; the last row is their sum")),
+      numberMatrix(table, [...columns, t("sum")], value.map((_, place) => String(place)), colours,
         { marked: table.length - 1, corner: "aⱼ vⱼ" }));
   }
   const whole = [];
   if (matrices?.[name] && rows.length > 1) {
     const isShare = name === "softmax" || name === "pick one";
     const heads = name === "sum" ? matrices[name][0].map((_, place) => String(place)) : columns;
-    whole.push(partLabel("All queries at once; the row of ", h("strong", {}, visible(rows[query])), " is marked"),
+    const word = h("strong", {}, visible(rows[query]));
+    whole.push(partLabel(tParts("All queries at once; the row of {word} is marked", { word })),
       numberMatrix(matrices[name], rows, heads, colours, { share: isShare, marked: query }));
   }
   const wrapped = (parts) => (parts.length ? [h("div", { class: "ch-vector-parts" }, parts)] : []);
@@ -116,7 +119,8 @@ function isProduct({ q, k }, query, value) {
 }
 
 function keyChoice(words, chosen, onKey) {
-  return h("div", { class: "ch-words", role: "group", "aria-label": "Key" }, h("span", { class: "ch-label" }, "Key"),
+  return h("div", { class: "ch-words", role: "group", "aria-label": t("Key") }, h("span", { class: "ch-label" },
+    t("Key")),
     words.map((word, place) => h("button", { type: "button", class: "ch-word", "data-keep": `key ${place}`,
       "aria-pressed": place === chosen ? "true" : "false", onclick: () => onKey(place) }, visible(word))));
 }

@@ -2,30 +2,47 @@
 //
 // data: an XRay, format "clearhead-xray-1"; where it has no values, options.load fetches them.
 // chosen: {node, row, column}: the box that is in view, and the row or number of it.
+// options.change: {make(changes, {live}), mode(name), follow(on)}, where what is computed can be changed;
+// `compare` then shows what came of it beside the original. options.onText opens the text of a beam.
 
 import { button, partLabel, signButton } from "./controls.js";
 import { clamp, h, keyOf } from "./dom.js";
 import { equation } from "./equation.js";
 import { frame, handle, title, widget } from "./frame.js";
+import { plural, t, tParts, translated } from "./i18n.js";
 import { headline } from "./looks.js";
 import { format, percent, visible } from "./numbers.js";
+import { beamAt, beamBox, beamList, beamPanel, sayBeam } from "./xraybeam.js";
+import { MODES, changeBar, changeControls, isSame, withChange } from "./xraychange.js";
+import { differencesOf } from "./xraydiff.js";
 import { painter } from "./xraydraw.js";
 import { cellAt, cellBox, mapOf, rowBox } from "./xraymap.js";
-import { explain, labels, numbersOf, sources, total } from "./xraynumbers.js";
+import { explain, labels, numbersOf, sources, targets, total } from "./xraynumbers.js";
 
 export const FORMAT = "clearhead-xray-1";
 
 const FLIGHT = 550; // milliseconds
 const PHASE = 5000; // milliseconds of play for each token that is written
 const SHOWN = 200; // terms in the panel
-const WHOLE = "Everything between the input and the answer, drawn from the model itself. Each row of small squares is "
-  + "the vector of one token; a square is one number. Click on a part to zoom in, down to how a single number is made.";
+const EXPLAINED = 300; // computations that are kept
+const NARROW = 720; // pixels of width below which two pictures do not stand beside each other
+const REACH = 220; // pixels by which a weight is dragged from 0 to 1
+const WHOLE = t("Everything between the input and the answer, drawn from the model itself. Each row of small squares "
+  + "is the vector of one token; a square is one number. Click on a part to zoom in, down to how a single number is "
+  + "made.");
+const BEAM = t("At each step every kept text is continued by its likeliest tokens; the best of all are kept, the "
+  + "others dropped. Each text has a cache of its own, copied where it branches.");
 
 /** Show an X-ray in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
   let numbers = numbersOf(data, options.load);
   let map = null;
-  let paint = null;
+  let panes = []; // {paint, map}: one picture, or the original and the changed one beside each other
+  let base = null; // {data, numbers} of the original, while changes are shown
+  let difference = null;
+  let made = { changes: [], answers: null, mode: "beside", follow: false, canFollow: false };
+  let dragged = null; // the weight that is being dragged in the picture: {key, y, weight}
+  const drawnItems = new Set(); // what was in sight in the last frame
   let camera = { x: 0, y: 0, k: 1 };
   let flight = null;
   let chosen = { node: "", row: null, column: null, ...options.chosen };
@@ -33,22 +50,25 @@ export function mount(element, data, options = {}) {
   let timer = 0; // of the next frame
   let player = null; // {at, playing, last}, or null: everything is shown
   let order = orderOf(data);
-  const explained = new Map();
+  const explained = { now: new Map(), before: new Map() }; // of the shown model, and of the original beside it
   const canvas = h("canvas", { tabindex: 0, role: "application",
-    "aria-label": "The model as a picture. Enter zooms in, Escape zooms out, arrow keys go to the neighbours.",
+    "aria-label": t("The model as a picture. Enter zooms in, Escape zooms out, arrow keys go to the neighbours."),
     "aria-describedby": "ch-xray-at" });
-  const crumbs = h("nav", { class: "ch-crumbs", "aria-label": "Where you are" });
-  const zoom = h("div", { class: "ch-zoom", role: "group", "aria-label": "Zoom" },
-    button("+", () => zoomBy(1.6), "Zoom in"), button("−", () => zoomBy(1 / 1.6), "Zoom out"),
-      button("⌂", () => fly({ node: "" }), "The whole model"));
+  const crumbs = h("nav", { class: "ch-crumbs", "aria-label": t("Where you are") });
+  const zoom = h("div", { class: "ch-zoom", role: "group", "aria-label": t("Zoom") },
+    button("+", () => zoomBy(1.6), t("Zoom in")), button("−", () => zoomBy(1 / 1.6), t("Zoom out")),
+      button("⌂", () => fly({ node: "" }), t("The whole model")));
   const flowLine = h("p", { class: "ch-dataflow", role: "status" });
-  const stage = h("div", { class: "ch-stage" }, canvas, crumbs, zoom, flowLine);
+  const labelsOfPanes = h("div", { class: "ch-panes", "aria-hidden": "true" });
+  const stage = h("div", { class: "ch-stage" }, canvas, crumbs, labelsOfPanes, zoom, flowLine);
+  const bar = h("div", { class: "ch-change-place" });
   const panel = h("aside", { class: "ch-panel", "aria-live": "off" });
   const saved = { json: () => data, picture: () => view.figure };
-  const view = frame(element, { name: "xray", label: "X-ray of the model", draw, ...saved }, options);
+  const view = frame(element, { name: "xray", label: t("X-ray of the model"), draw, ...saved }, options);
   view.figure.append(stage, panel);
-  const frames = { count: 0, cost: [] }; // what a test of speed reads
-  canvas.frames = frames;
+  view.figure.before(bar);
+  const frames = { count: 0, cost: [], isWhole: false }; // what a test of speed reads
+  Object.assign(canvas, { frames, drawn: () => frames.isWhole }); // whether everything in sight has its numbers
 
   // --- drawing ---
 
@@ -59,8 +79,7 @@ export function mount(element, data, options = {}) {
     [canvas.width, canvas.height] = [width * ratio, height * ratio];
     Object.assign(canvas.style, { width: `${width}px`, height: `${height}px` });
     const first = !map;
-    map = mapOf(data, width / height);
-    paint = painter(canvas, map, numbers, view.palette());
+    makePanes();
     title(view.heading, headline(data), `${data.model} · ${summary(data)}`);
     drawPlayer();
     if (first || !flight) camera = cameraOf(chosen);
@@ -68,8 +87,57 @@ export function mount(element, data, options = {}) {
     schedule();
   }
 
+  /** The size of one picture. */
   function size() {
-    return { width: stage.clientWidth, height: stage.clientHeight, ratio: canvas.width / (stage.clientWidth || 1) };
+    const count = isBeside() ? 2 : 1;
+    return { width: stage.clientWidth / count, height: stage.clientHeight,
+      ratio: canvas.width / (stage.clientWidth || 1) };
+  }
+
+  /** What of it a box may fill: the path stands above it. */
+  function room() {
+    const { width, height } = size();
+    return { w: width * 0.96, h: (height - 60) * 0.96 };
+  }
+
+  function aspect() {
+    const { w, h: high } = room();
+    return w / high;
+  }
+
+  function isBeside() {
+    return Boolean(base) && made.mode === "beside" && stage.clientWidth >= NARROW;
+  }
+
+  function makePanes() {
+    map = mapOf(data, aspect());
+    makePainters();
+  }
+
+  function makePainters() {
+    const colours = view.palette();
+    const isAlike = base && alike(data, base.data);
+    if (!base) panes = [{ paint: painter(canvas, map, numbers, colours), map }];
+    else if (isBeside()) {
+      const first = isAlike ? map : mapOf(base.data, aspect());
+      panes = [{ paint: painter(canvas, first, base.numbers, colours), map: first, isBase: true },
+        { paint: painter(canvas, map, numbers, colours, { difference }), map }];
+    } else {
+      const only = made.mode !== "changed";
+      panes = [{ paint: painter(canvas, map, only ? difference : numbers, colours, { difference, only }), map }];
+    }
+    labelsOfPanes.replaceChildren(...(isBeside() ? [t("Original"), t("Changed")] : base
+      ? [made.mode === "changed" ? t("Changed") : t("Changed minus original")] : []).map((name) => h("span", {},
+        name)));
+  }
+
+  /** The camera that shows in another map what the present one shows in this. */
+  function cameraIn(other) {
+    if (other === map) return camera;
+    const here = map.nodes.get(chosen.node) ?? map.root;
+    const there = other.nodes.get(here.key) ?? other.root;
+    const scale = here.w / there.w;
+    return { x: there.x + (camera.x - here.x) / scale, y: there.y + (camera.y - here.y) / scale, k: camera.k * scale };
   }
 
   function schedule() {
@@ -83,17 +151,27 @@ export function mount(element, data, options = {}) {
     const moving = flight ? advance(now) : false;
     const playing = player?.playing ? flow(now) : false;
     const active = player ? activeKeys() : null;
-    const late = paint.draw({ moving: moving || playing, camera, size: size(), now, active, known: knownRows,
-      marks: marks(), missing, inside });
+    drawnItems.clear();
+    frames.isWhole = true;
+    let late = false;
+    panes.forEach(({ paint, map: own, isBase }, place) => {
+      const pane = size();
+      late = paint.draw({ moving: moving || playing, camera: cameraIn(own), size: pane, left: place * pane.width, now,
+        active, known: knownRows, marks: marks(own), missing: (node) => missing(node, isBase),
+        inside: (address) => (isBase ? inside(address, base, explained.before) : inside(address)),
+        seen: (node) => drawnItems.add(loadable(node)), beamSteps: beamSteps() }) || late;
+    });
+    frames.isWhole &&= !late && !moving;
     frames.count += 1;
     frames.cost.push(performance.now() - started);
     if (frames.cost.length > 4000) frames.cost.splice(0, 2000);
     if (moving || playing || late) schedule();
   }
 
-  function missing(node) {
-    const item = loadable(node);
-    numbers.request(item).then(schedule, (error) => view.say(error.message));
+  function missing(node, isBase) {
+    frames.isWhole = false;
+    const from = isBase ? base.numbers : difference && made.mode !== "changed" ? difference : numbers;
+    from.request(loadable(node)).then(schedule, (error) => view.say(error.message));
   }
 
   /** What is fetched together: a whole block, or a single part beside the blocks. */
@@ -105,38 +183,50 @@ export function mount(element, data, options = {}) {
   }
 
   /** The computation of a number, null until it is known. */
-  function inside(address) {
+  function inside(address, from = { data, numbers }, known = explained.now) {
     const key = addressKey(address);
-    if (!explained.has(key)) {
-      explained.set(key, null);
-      explainWhenLoaded(address).then((made) => {
-        explained.set(key, made);
+    if (!known.has(key)) {
+      if (known.size >= EXPLAINED) known.clear();
+      known.set(key, null);
+      explainWhenLoaded(address, from).then((found) => {
+        known.set(key, found);
         schedule();
       }, (error) => view.say(error.message));
     }
-    return explained.get(key);
+    return known.get(key);
   }
 
-  async function explainWhenLoaded(address) {
-    const needed = [address.part, ...data.parts[address.part].inputs].filter((id) => !numbers.has(id));
-    await Promise.all(needed.map((id) => numbers.request(loadable(map.part(id)))));
-    return explain(numbers, address);
+  async function explainWhenLoaded(address, from = { data, numbers }) {
+    const needed = [address.part, ...from.data.parts[address.part].inputs].filter((id) => !from.numbers.has(id));
+    await Promise.all(needed.map((id) => from.numbers.request(loadable(map.part(id)))));
+    return explain(from.numbers, address);
   }
 
   // --- the camera ---
 
   function boxOf({ node, row, column }) {
     const found = map.nodes.get(node) ?? map.root;
+    if (found.type === "beam" && row !== null && row !== undefined) return beamBox(found, row);
     if (found.type !== "part" || row === null || row === undefined || row >= found.rows) return found;
     return column === null || column === undefined || column >= found.width ? rowBox(found, row)
       : cellBox(found, row, column);
   }
 
   function cameraOf(target) {
-    const { width, height } = size();
-    const box = boxOf(target);
-    const k = Math.min((width * 0.92) / box.w, ((height - 70) * 0.94) / box.h);
+    const box = withWords(target, boxOf(target));
+    const { w, h: high } = room();
+    const k = Math.min(w / box.w, high / box.h);
     return { x: box.x + box.w / 2, y: box.y + box.h / 2 - 12 / k, k };
+  }
+
+  /** A box with the words before its rows and above its columns. */
+  function withWords({ node, row, column }, box) {
+    const found = map.nodes.get(node);
+    if (found?.type !== "part" || (column !== null && column !== undefined)) return box;
+    const unit = found.parent.unit;
+    const before = (found.before ?? 0) * unit;
+    const above = row === null || row === undefined ? (found.above ?? 0) * unit : 0;
+    return { x: box.x - before, y: box.y - above, w: box.w + before, h: box.h + above };
   }
 
   function fly(target) {
@@ -203,6 +293,10 @@ export function mount(element, data, options = {}) {
       node = next;
       path.push({ node: node.key, row: null, column: null });
     }
+    if (node.type === "beam") {
+      const id = beamAt(node, x, y);
+      if (id !== null) path.push({ node: node.key, row: id, column: null });
+    }
     const cell = node.type === "part" ? cellAt(node, x, y) : null;
     if (cell) path.push({ node: node.key, row: cell.row, column: null }, { node: node.key, ...cell });
     return path;
@@ -225,8 +319,9 @@ export function mount(element, data, options = {}) {
   let moved = 0;
   let apart = 0;
 
-  const worldAt = ({ x, y }) => ({ x: camera.x + (x - size().width / 2) / camera.k,
-    y: camera.y + (y - size().height / 2) / camera.k });
+  const inPane = ({ x, y }) => ({ x: x % size().width, y });
+  const worldAt = (at) => ({ x: camera.x + (inPane(at).x - size().width / 2) / camera.k,
+    y: camera.y + (at.y - size().height / 2) / camera.k });
   const place = (event) => {
     const box = canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
@@ -234,13 +329,14 @@ export function mount(element, data, options = {}) {
 
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
-    zoomBy(Math.exp(-clamp(event.deltaY, -120, 120) * 0.0022), place(event));
+    zoomBy(Math.exp(-clamp(event.deltaY, -120, 120) * 0.0022), inPane(place(event)));
   }, { passive: false });
   canvas.addEventListener("pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
     pointers.set(event.pointerId, place(event));
     moved = 0;
     apart = spanOf();
+    dragged = weightAt(place(event), event.clientY);
   });
   canvas.addEventListener("pointermove", (event) => {
     const now = place(event);
@@ -249,6 +345,7 @@ export function mount(element, data, options = {}) {
     pointers.set(event.pointerId, now);
     moved += Math.abs(now.x - before.x) + Math.abs(now.y - before.y);
     if (moved < 4) return undefined;
+    if (dragged) return dragWeight(event.clientY, false);
     if (pointers.size === 2) {
       const span = spanOf();
       const [one, other] = [...pointers.values()];
@@ -264,6 +361,8 @@ export function mount(element, data, options = {}) {
   canvas.addEventListener("pointerup", (event) => {
     const alone = pointers.size === 1;
     pointers.delete(event.pointerId);
+    if (dragged && moved >= 4) dragWeight(event.clientY, true);
+    dragged = null;
     if (!alone || moved >= 4) return;
     const { x, y } = worldAt(place(event));
     into(x, y);
@@ -272,6 +371,22 @@ export function mount(element, data, options = {}) {
   canvas.addEventListener("pointerleave", () => point(null));
   canvas.addEventListener("dblclick", (event) => event.preventDefault());
   canvas.addEventListener("keydown", keys);
+
+  /** The weight under the pointer, if its row is open: it is dragged up and down instead of the picture. */
+  function weightAt(at, y) {
+    const target = pathAt(worldAt(at).x, worldAt(at).y).at(-1);
+    const node = map.nodes.get(target.node);
+    if (!options.change || node.kind !== "softmax" || node.key !== chosen.node || target.row !== chosen.row
+      || target.column === null || !numbers.has(node.id) || !isVisible(node, target.row, target.column)) return null;
+    const { row, column: key } = target;
+    return { node, row, key, y, weight: numbers.value({ part: node.id, head: node.head, row, column: key }) };
+  }
+
+  function dragWeight(y, isDone) {
+    const { node, row: query, key, weight } = dragged;
+    const next = Math.round(100 * clamp(weight + (dragged.y - y) / REACH, 0, 1)) / 100;
+    make({ kind: "weight", layer: node.parent.id, head: node.head, query, key, weight: next }, isDone);
+  }
 
   function spanOf() {
     const [one, other] = [...pointers.values()];
@@ -294,6 +409,7 @@ export function mount(element, data, options = {}) {
 
   function goIn() {
     const node = map.nodes.get(chosen.node);
+    if (node.type === "beam") return chosen.row === null ? fly({ node: node.key, row: 0 }) : undefined;
     if (node.type !== "part") return node.children.length ? fly({ node: node.children[0].key }) : undefined;
     if (chosen.row === null) return fly({ node: node.key, row: 0 });
     return chosen.column === null ? fly({ node: node.key, row: chosen.row, column: 0 }) : undefined;
@@ -326,42 +442,70 @@ export function mount(element, data, options = {}) {
   /** What is under the pointer, in words. */
   function saying({ node: key, row, column }) {
     const node = map.nodes.get(key);
-    if (node.type !== "part") return [node.name, data.groups[node.id]?.about].filter(Boolean).join(": ");
+    if (node.type === "beam") return sayBeam(node, row);
+    if (node.type !== "part") return [node.name, translated(data.groups[node.id]?.about
+      ?? "")].filter(Boolean).join(": ");
     const name = fullName(node);
-    if (row === null) return `${name}: ${data.parts[node.id].about}`;
+    if (row === null) return `${name}: ${translated(data.parts[node.id].about)}`;
     const address = { part: node.id, head: node.head, row, column };
     const said = labels(data, address);
-    if (column === null || !numbers.has(node.id)) return `${name} of ${visible(said.row)}`;
+    if (column === null || !numbers.has(node.id)) return t("{part} of {word}", { part: name, word: visible(said.row) });
     const paired = data.parts[node.id].columns || data.parts[node.id].details.names;
-    const cell = paired ? `${visible(said.row)} → ${visible(said.column)}` : `${visible(said.row)}, number ${column}`;
-    return `${name} of ${cell}: ${format(numbers.value(address))}`;
+    const cell = paired ? `${visible(said.row)} → ${visible(said.column)}`
+      : t("{word}, number {column}", { word: visible(said.row), column });
+    const before = base && difference.comparable(node.id) && base.numbers.has(node.id)
+      ? t(", was {number}", { number: format(base.numbers.value(address)) }) : "";
+    const place = t("{part} of {word}", { part: name, word: cell });
+    return `${place}: ${format(numbers.value(address))}${before}${wayOf(node)}`;
+  }
+
+  /** Where a part comes from and where it goes, in words. */
+  function wayOf(node) {
+    const names = (ids) => unique(ids.map((id) => translated(data.parts[id].name))).slice(0, 4).join(", ");
+    const [from, to] = [data.parts[node.id].inputs, order.consumers.get(node.id) ?? []];
+    return (from.length ? t(" · from {parts}", { parts: names(from) }) : "")
+      + (to.length ? t(" · to {parts}", { parts: names(to) }) : "");
   }
 
   function fullName(node) {
-    return data.parts[node.id].shape.length === 3 ? `${node.name}, head ${node.head}` : node.name;
+    return data.parts[node.id].shape.length === 3 ? t("{part}, head {head}", { part: node.name, head: node.head })
+      : node.name;
   }
 
   /**
    * What is outlined: the thing under the pointer or chosen, what it was computed from, and what is computed from
    * it.
    */
-  function marks() {
+  function marks(own = map) {
     const target = hovered ?? (chosen.row !== null ? chosen : null);
-    const node = target && map.nodes.get(target.node);
-    if (!node || node.type !== "part") return [];
-    const { row, column } = target;
-    if (row === null) {
-      const from = data.parts[node.id].inputs.map((id) =>
-        ({ node: map.part(id, node.head), row: null, column: null, kind: "from" }));
-      const to = order.consumers.get(node.id)?.map((id) =>
-        ({ node: map.part(id, node.head), row: null, column: null, kind: "to" })) ?? [];
-      return [...from, ...to];
+    const node = target && own.nodes.get(target.node);
+    if (!node || node.type === "beam" || node.type === "image" || node.key === "") return [];
+    const whole = (kind) => (id) => ({ node: own.part(id, node.head), row: null, column: null, kind });
+    if (node.type !== "part") {
+      const { from, to } = aroundOf(node);
+      return [...from.map(whole("from")), ...to.map(whole("to"))];
     }
+    const { row, column } = target;
+    const consumers = order.consumers.get(node.id) ?? [];
+    if (row === null) return [...data.parts[node.id].inputs.map(whole("from")), ...consumers.map(whole("to"))];
     const at = { part: node.id, head: node.head, row, column: column ?? 0 };
-    const from = sources(data, at).map((source) =>
-      ({ node: map.part(source.part, source.head), row: source.row, column: column === null ? null : source.column,
-      kind: "from" }));
-    return [...from, { node, row, column, kind: "to" }];
+    const cell = (kind) => ({ part, head, row: there, column: number }) =>
+      ({ node: own.part(part, head), row: there, column: column === null ? null : number, kind });
+    const to = consumers.flatMap((id) => targets(data, { ...at, column }, id));
+    return [...sources(data, at).map(cell("from")), ...to.map(cell("to")), { node, row, column, kind: "at" }];
+  }
+
+  /** What a group reads from outside, and what outside reads from it. */
+  function aroundOf(node) {
+    if (!order.around.has(node.key)) {
+      const inside = new Set();
+      const walk = (one) => (one.type === "part" ? inside.add(one.id) : one.children.forEach(walk));
+      walk(node);
+      const outside = (ids) => unique(ids.filter((id) => !inside.has(id)));
+      order.around.set(node.key, { from: outside([...inside].flatMap((id) => data.parts[id].inputs)),
+        to: outside([...inside].flatMap((id) => order.consumers.get(id) ?? [])) });
+    }
+    return order.around.get(node.key);
   }
 
   // --- the panel ---
@@ -369,21 +513,109 @@ export function mount(element, data, options = {}) {
   function show() {
     drawCrumbs();
     const node = map.nodes.get(chosen.node) ?? map.root;
+    const focused = panel.contains(document.activeElement) ? document.activeElement.dataset.keep : null;
     const part = node.type === "part" ? data.parts[node.id] : null;
     const about = part ?? data.groups[node.type === "head" ? node.id : node.key] ?? { about: "", equation: "" };
     const name = node.key === "" ? data.model : part ? fullName(node) : node.name;
     const lead = node.type === "head"
-      ? "One attention of its own: its own queries, keys and values, so that it can look for something of its own."
-      : node.key === ""
-        ? WHOLE : about.about;
+      ? t("One attention of its own: its own queries, keys and values, so that it can look for something of its own.")
+      : node.type === "beam" ? BEAM : node.key === "" ? WHOLE : translated(about.about);
     panel.replaceChildren(
       h("h3", { id: "ch-xray-at" }, node.key === "" ? name : capital(name)), h("p", { class: "ch-about" }, lead),
-      ...(about.equation ? [equation(about.equation)] : []),
+      ...(about.equation ? [equation(translated(about.equation))] : []),
       ...(part ? [h("p", { class: "ch-shape" }, shapeText(data, part))] : []),
       ...(chosen.column !== null && part ? [numberPanel(node)] : []),
       ...(chosen.row !== null && chosen.column === null && part ? [rowPanel(node)] : []),
-      ...(about.code?.[0] ? [codeLine(about.code)] : []),
+      ...(node.type === "beam" ? beamParts(node) : []),
+      ...controls(node), ...(about.code?.[0] ? [codeLine(about.code)] : []),
       ...neighbours(node, part), ...legend(part));
+    if (focused) panel.querySelector(`[data-keep="${focused}"]`)?.focus();
+  }
+
+  function beamParts(node) {
+    return [...(chosen.row === null ? [] : beamPanel(data.beam, node, chosen.row, options.onText)),
+      beamList(node, beamSteps())];
+  }
+
+  // --- changing what is computed ---
+
+  function isVisible(node, row, key) {
+    const seen = numbers.tensor(node.id, "visible");
+    return !seen || seen[row * node.width + key] > 0;
+  }
+
+  function controls(node) {
+    if (!options.change) return [];
+    const { row, column } = chosen;
+    const needsRow = node.kind === "softmax" && row !== null;
+    if (needsRow && !numbers.has(node.id)) numbers.request(loadable(node)).then(show, () => {});
+    const weights = needsRow && numbers.has(node.id)
+      ? { row: numbers.vector(node.id, node.head, row), visible: (key) => isVisible(node, row, key) } : null;
+    return changeControls({ data, node, row, column, weights, changes: made.changes }, make);
+  }
+
+  /** Make a change, or take it back; it is still being dragged unless `isDone`. */
+  function make(change, isDone, takeBack = false) {
+    const without = made.changes.filter((each) => !isSame(each, change));
+    options.change.make(takeBack ? without : withChange(made.changes, change), { live: !isDone });
+  }
+
+  function drawBar() {
+    const focused = bar.contains(document.activeElement) ? document.activeElement : null;
+    const label = focused?.getAttribute("aria-label") ?? focused?.value;
+    const isNarrow = stage.clientWidth < NARROW;
+    const shown = { ...made, axes: base?.data.axes ?? data.axes,
+      ...(isNarrow ? { modes: MODES.slice(1), mode: made.mode === "beside" ? "difference" : made.mode } : {}) };
+    bar.replaceChildren(...(made.changes.length ? [changeBar(shown, {
+      remove: (change) => options.change.make(made.changes.filter((each) => each !== change), { live: false }),
+      clear: () => options.change.make([], { live: false }),
+      mode: (mode) => { made = { ...made, mode }; rebuild(); options.change.mode(mode); },
+      follow: (on) => options.change.follow(on),
+      again: () => options.change.make(made.changes.map((each) => (each.kind === "temperature"
+        ? { ...each, seed: (each.seed ?? 0) + 1 } : each)), { live: false }),
+    })] : []));
+    if (focused) [...bar.querySelectorAll("button, input")].find((each) => (each.getAttribute("aria-label")
+      ?? each.value) === label)?.focus();
+  }
+
+  /**
+   * Show a changed model beside the original: {data, load, changes, answers, mode, follow, canFollow}, all optional but
+   * the changes; without data the original alone. While a change is being dragged (`live`) its control stays.
+   */
+  function compare(found, { live = false } = {}) {
+    const { data: next, load, ...rest } = found;
+    made = { ...made, ...rest };
+    drawBar();
+    if (next) {
+      base ??= { data, numbers };
+      data = next;
+      numbers = numbersOf(data, load);
+      difference = differencesOf(numbers, base.numbers);
+    } else if (!made.changes.length && base) {
+      ({ data, numbers } = base);
+      [base, difference] = [null, null];
+    } else {
+      return;
+    }
+    order = orderOf(data);
+    explained.now.clear();
+    if (!base) explained.before.clear();
+    rebuild(live);
+  }
+
+  /** After other numbers or another way to show them: the camera stays where the picture is the same. */
+  function rebuild(live = false) {
+    if (!map) return;
+    const isSameMap = panes.length === (isBeside() ? 2 : 1) && alikeMap(map, data);
+    if (isSameMap) makePainters();
+    else {
+      makePanes();
+      if (!map.nodes.has(chosen.node)) chosen = { node: "", row: null, column: null };
+      camera = cameraOf(chosen);
+      flight = null;
+    }
+    if (!live) show();
+    schedule();
   }
 
   function drawCrumbs() {
@@ -396,9 +628,10 @@ export function mount(element, data, options = {}) {
       const node = map.nodes.get(key) ?? map.root;
       if (key === "") return data.model;
       if (row === null) return node.name;
+      if (node.type === "beam") return quoted(node.plan.byId.get(row)?.token ?? "");
       const said = labels(data, { part: node.id, row, column: column ?? 0 });
-      return column === null ? `“${visible(said.row)}”` : data.parts[node.id].columns
-        || data.parts[node.id].details.names ? `“${visible(said.column)}”` : `number ${column}`;
+      return column === null ? quoted(said.row) : data.parts[node.id].columns
+        || data.parts[node.id].details.names ? quoted(said.column) : t("number {column}", { column });
     };
     crumbs.replaceChildren(h("ol", {}, path.map((target, index) => h("li", {},
       h("button", { type: "button", class: "ch-button", "aria-current": index === path.length - 1 ? "location"
@@ -419,16 +652,16 @@ export function mount(element, data, options = {}) {
   }
 
   function neighbours(node, part) {
-    if (!part) return chips("Inside", node.children.slice(0, 24));
+    if (!part) return chips(t("Inside"), node.children.slice(0, 24));
     const from = unique(part.inputs).map((id) => map.part(id, node.head));
     const to = unique(order.consumers.get(node.id) ?? []).map((id) => map.part(id, node.head));
-    return [...chips("Comes from", from), ...chips("Goes to", to.slice(0, 12))];
+    return [...chips(t("Comes from"), from), ...chips(t("Goes to"), to.slice(0, 12))];
   }
 
   function rowPanel(node) {
     const said = labels(data, { part: node.id, row: chosen.row, column: 0 });
-    return h("p", {}, h("strong", {}, `“${visible(said.row)}”`),
-      `: ${node.width} numbers. Click on one to see how it was made.`);
+    return h("p", {}, tParts("{word}: {n} numbers. Click on one to see how it was made.",
+      { word: h("strong", {}, quoted(said.row)), n: node.width }));
   }
 
   function numberPanel(node) {
@@ -437,35 +670,49 @@ export function mount(element, data, options = {}) {
     const fill = (made) => {
       const value = numbers.value(address);
       const sum = made.terms && made.terms.length > 1
-        ? [h("p", { class: "ch-sum" }, `sum of ${made.terms.length} = ${format(total(made.terms))}`)] : [];
+        ? [h("p", { class: "ch-sum" },
+          t("sum of {n} = {sum}", { n: made.terms.length, sum: format(total(made.terms)) }))] : [];
       place.replaceChildren(
-        h("p", { class: "ch-value-large", "data-exact": value }, format(value)),
+        h("p", { class: "ch-value-large", "data-exact": value }, format(value), ...wasBefore(address, value)),
         ...(made.terms ? [termTable(made.terms)] : [h("p", { class: "ch-quiet-text" }, made.missing
-          ? "The weights of this matrix are not in this file; the Studio has them: clearhead studio"
-            : "A function of its inputs.")]),
+          ? t("The weights of this matrix are not in this file; the Studio has them: clearhead studio")
+            : t("A function of its inputs."))]),
         ...sum, ...made.after.map(({ text, value: now }) => h("p", { class: "ch-after" }, `${text} = ${format(now)}`)));
     };
     explainWhenLoaded(address).then(fill, (error) => view.say(error.message));
     return place;
   }
 
+  /** What a number was in the original. */
+  function wasBefore(address, value) {
+    if (!base || !difference.comparable(address.part)) return [];
+    const place = h("small", {});
+    base.numbers.request(loadable(map.part(address.part))).then(() => {
+      const before = base?.numbers.value(address);
+      if (before === undefined || !Number.isFinite(before) || before === value) return;
+      place.textContent = ` ${t("was {number}", { number: format(before) })}`;
+    }, () => {});
+    return [place];
+  }
+
   function termTable(terms) {
     const ranked = terms.length > SHOWN ? [...terms].sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0,
       SHOWN) : terms;
     const factor = ({ value, name, at }, index) => [index ? " × " : "", at
-      ? h("button", { type: "button", class: "ch-factor", title: `${name}: go there`, onclick: () =>
+      ? h("button", { type: "button", class: "ch-factor", title: t("{part}: go there", { part: name }), onclick: () =>
         fly({ node: map.part(at.part, at.head).key, row: at.row, column: at.column }) }, format(value))
       : h("span", { class: "ch-factor" }, format(value))];
     const line = ({ factors, value, own }) => h("li", { "aria-current": own ? "true" : null },
       h("span", {}, factors.flatMap(factor)),
         h("span", { class: "ch-number" }, factors.length > 1 ? `= ${format(value)}` : factors[0].name));
-    return h("ol", { class: "ch-terms", tabindex: 0, "aria-label": "What is added up" }, ranked.map(line));
+    return h("ol", { class: "ch-terms", tabindex: 0, "aria-label": t("What is added up") }, ranked.map(line));
   }
 
   function legend(part) {
-    if (part?.op === "softmax" || part?.op === "probability") return [h("p", { class: "ch-legend" },
-      swatch((t) => view.palette().share(t)), "0 … 1: the stronger, the more")];
-    return [h("p", { class: "ch-legend" }, swatch((t) => view.palette().signed(2 * t - 1)), "negative … 0 … positive")];
+    if (part?.op === "softmax" || part?.op === "probability" || chosen.node === "beam") return [
+      h("p", { class: "ch-legend" }, swatch((x) => view.palette().share(x)), t("0 … 1: the stronger, the more"))];
+    return [h("p", { class: "ch-legend" }, swatch((x) => view.palette().signed(2 * x - 1)),
+      t("negative … 0 … positive"))];
   }
 
   function swatch(colour) {
@@ -493,6 +740,13 @@ export function mount(element, data, options = {}) {
     const isDone = since >= 0 && at - order.once.length < since - phase * order.each.length;
     if (data.parts[node.id].rows !== order.axis) return isDone || phase > 0 ? Infinity : 0;
     return isDone ? data.read + phase : phase ? data.read + phase - 1 : 0;
+  }
+
+  /** Steps of the beam search that are shown. */
+  function beamSteps() {
+    if (!player) return Infinity;
+    const since = player.at - order.once.length;
+    return since < 0 ? 0 : Math.floor(since / order.each.length) + (present() === "probabilities" ? 1 : 0);
   }
 
   function present() {
@@ -524,6 +778,7 @@ export function mount(element, data, options = {}) {
   function stop() {
     player = null;
     drawPlayer();
+    if (data.beam) show();
     schedule();
     return false;
   }
@@ -552,16 +807,17 @@ export function mount(element, data, options = {}) {
     const focused = view.tools.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label")
       : null;
     const slider = h("input", { type: "range", min: 0, max: Math.ceil(length()), step: 1, value: player
-      ? Math.floor(player.at) : Math.ceil(length()), "aria-label": "How far the computation has come", oninput: () =>
+      ? Math.floor(player.at) : Math.ceil(length()), "aria-label": t("How far the computation has come"), oninput: () =>
       goTo(Number(slider.value)) });
     view.tools.replaceChildren(
-      h("div", { class: "ch-player", role: "group", "aria-label": "Let the data flow" },
-        signButton("back", "One part back", () => goTo(Math.ceil(player?.at ?? length()) - 1)),
-        signButton(player?.playing ? "pause" : "play", player?.playing ? "Pause" : "Let the data flow", play),
-        signButton("forward", "One part on", () => goTo(Math.floor(player?.at ?? -1) + 1)),
-        ...(phases() > 1 ? [button("Next token", () => nextToken(1), "Next token")] : [])),
-      slider, ...(player ? [button("Show all", stop, "Show everything")] : []));
-    const renamed = { Pause: "Let the data flow", "Let the data flow": "Pause" }[focused] ?? focused;
+      h("div", { class: "ch-player", role: "group", "aria-label": t("Let the data flow") },
+        signButton("back", t("One part back"), () => goTo(Math.ceil(player?.at ?? length()) - 1)),
+        signButton(player?.playing ? "pause" : "play", player?.playing ? t("Pause") : t("Let the data flow"), play),
+        signButton("forward", t("One part on"), () => goTo(Math.floor(player?.at ?? -1) + 1)),
+        ...(phases() > 1 ? [button(t("Next token"), () => nextToken(1), t("Next token"))] : [])),
+      slider, ...(player ? [button(t("Show all"), stop, t("Show everything"))] : []));
+    const [flowing, still] = [t("Pause"), t("Let the data flow")];
+    const renamed = { [flowing]: still, [still]: flowing }[focused] ?? focused;
     if (focused) view.tools.querySelector(`[aria-label="${renamed}"]`)?.focus();
     showFlow();
   }
@@ -577,6 +833,8 @@ export function mount(element, data, options = {}) {
     const id = present();
     const since = player.at - order.once.length;
     const phase = Math.max(0, Math.floor(since / order.each.length));
+    const cached = phases() > 1 && since >= 0 && order.caches
+      ? ` · ${t("cache: {n} of {all} tokens", { n: data.read + phase, all: order.rows })}` : "";
     const words = phases() > 1 && since >= 0 ? data.axes[order.axis].slice(0,
       data.read + phase).map(visible).join(" ") : "";
     const names = data.parts.probabilities?.details.names;
@@ -584,7 +842,8 @@ export function mount(element, data, options = {}) {
     const isLast = id === "probabilities" && numbers.has(id) && names?.[row];
     const next = isLast
       ? ` → ${visible(names[row][0])} ${percent(numbers.value({ part: id, head: 0, row, column: 0 }))}` : "";
-    flowLine.replaceChildren(h("strong", {}, place(id)), words ? `  ${words}${next || " …"}` : "");
+    flowLine.replaceChildren(h("strong", {}, place(id)), words ? `  ${words}${next || " …"}` : "", cached);
+    if (map.nodes.get(chosen.node)?.type === "beam" || (chosen.node === "" && data.beam)) showBeams();
 
     function place(part) {
       const node = map.part(part);
@@ -594,17 +853,46 @@ export function mount(element, data, options = {}) {
     }
   }
 
-  return handle(view, (next, requested = chosen) => {
+  /** The beams of the present step, in the panel. */
+  function showBeams() {
+    const list = beamList(map.nodes.get("beam"), beamSteps());
+    const old = panel.querySelector(".ch-beams");
+    if (old) old.replaceWith(list);
+    else panel.append(list);
+  }
+
+  const handled = handle(view, (next, requested = chosen) => {
     if (next !== data) {
+      [base, difference] = [null, null];
+      made = { ...made, changes: [], answers: null };
+      drawBar();
       data = next;
       numbers = numbersOf(data, options.load);
       order = orderOf(data);
-      explained.clear();
+      explained.now.clear();
+      explained.before.clear();
       player = null;
     }
     map = null;
     chosen = { row: null, column: null, node: "", ...requested };
   }, () => cancelAnimationFrame(timer));
+  return { ...handled, compare, items: () => [...drawnItems] };
+}
+
+/** Whether two graphs have the same parts of the same shapes. */
+function alike(one, other) {
+  const ids = Object.keys(one.parts);
+  return ids.length === Object.keys(other.parts).length && Boolean(one.beam) === Boolean(other.beam)
+    && ids.every((id) => other.parts[id]?.shape.join() === one.parts[id].shape.join());
+}
+
+/** Whether a map has the boxes of a graph. */
+function alikeMap(map, data) {
+  return Object.entries(data.parts).every(([id, { shape }]) => {
+    const node = map.part(id);
+    const [height, width] = shape.slice(-2);
+    return node && node.rows === height && node.width === width;
+  });
 }
 
 /**
@@ -622,7 +910,8 @@ function orderOf(data) {
   for (const id of all) for (const input of data.parts[id].inputs) consumers.set(input,
     [...(consumers.get(input) ?? []), id]);
   return {
-    all, consumers, axis, once: all.slice(0, start), each: all.slice(start),
+    all, consumers, axis, around: new Map(), caches: all.some((id) => /^decoder\.\d+\.self\.key$/.test(id)),
+    once: all.slice(0, start), each: all.slice(start),
       index: new Map(all.map((id, at) => [id, at])),
     rows: axis === "decoder" ? data.axes.decoder.length : data.read,
   };
@@ -636,6 +925,10 @@ function unique(list) {
   return [...new Set(list)];
 }
 
+function quoted(token) {
+  return t("“{word}”", { word: visible(token) });
+}
+
 function capital(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
@@ -643,14 +936,19 @@ function capital(text) {
 function summary({ groups, parts }) {
   const blocks = Object.values(groups).filter(({ kind }) => kind === "block" || kind === "cell").length;
   const tensors = Object.keys(parts).length;
-  return `${blocks} ${blocks === 1 ? "block" : "blocks"}, ${tensors} tensors between the input and the answer`;
+  return plural("{n} block, {tensors} tensors between the input and the answer",
+    "{n} blocks, {tensors} tensors between the input and the answer", blocks, { tensors });
 }
 
 function shapeText({ axes }, { shape, rows, columns, details }) {
   const [height, width] = shape.slice(-2);
-  const heads = shape.length === 3 ? `${shape[0]} heads × ` : "";
-  const across = columns ? `${width} keys` : details.names ? `${width} likeliest choices` : `${width} numbers`;
-  return `${heads}${height} ${axes[rows]?.length === height && rows !== "answer" ? "tokens" : "rows"} × ${across}`;
+  const down = axes[rows]?.length === height && rows !== "answer" ? plural("{n} token", "{n} tokens", height)
+    : plural("{n} row", "{n} rows", height);
+  const across = columns ? plural("{n} key", "{n} keys", width)
+    : details.names ? plural("{n} likeliest choice", "{n} likeliest choices", width)
+      : plural("{n} number", "{n} numbers", width);
+  const heads = shape.length === 3 ? [plural("{n} head", "{n} heads", shape[0])] : [];
+  return [...heads, down, across].join(" × ");
 }
 
 function codeLine([file, line, source]) {

@@ -1,8 +1,10 @@
 // Drawing an X-ray on a canvas: only what is in sight, with as much detail as there is room for.
 
+import { t, translated } from "./i18n.js";
 import { cut } from "./measure.js";
 import { format, visible } from "./numbers.js";
 import { bright } from "./theme.js";
+import { drawBeam } from "./xraybeam.js";
 import { cellBox, labelOf, rowBox } from "./xraymap.js";
 import { labels } from "./xraynumbers.js";
 
@@ -15,10 +17,12 @@ const NUMBERS = { w: 30, h: 11 }; // pixels of a cell from which its number is w
 export const INSIDE = 200; // pixels of a cell from which its computation is drawn
 
 /**
- * Something that draws the map: {draw(scene), forget()}; a scene is {camera, size, known, active, marks, inside,
- * now}.
+ * Something that draws the map: {draw(scene)}; a scene is {camera, size, left, known, active, marks, inside, now}.
+ *
+ * `difference` are the numbers of a changed model minus those of the original: where they differ is marked, or, with
+ * `only`, they are what is drawn.
  */
-export function painter(canvas, map, numbers, colours) {
+export function painter(canvas, map, numbers, colours, { difference = null, only = false } = {}) {
   const pen = canvas.getContext("2d");
   const bitmaps = new Map();
   const texts = new Map();
@@ -34,13 +38,18 @@ export function painter(canvas, map, numbers, colours) {
     budget = performance.now() + BITMAPS[scene.moving ? "moving" : "still"];
     late = false;
     const { width, height, ratio } = scene.size;
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.setTransform(ratio, 0, 0, ratio, ratio * (scene.left ?? 0), 0);
+    pen.save();
+    pen.beginPath();
+    pen.rect(0, 0, width, height);
+    pen.clip();
     pen.fillStyle = colours.surface;
     pen.fillRect(0, 0, width, height);
     pen.textBaseline = "middle";
     node(map.root, 0);
     for (const [from, to] of map.memory) memory(from, to);
     for (const mark of scene.marks) outline(mark);
+    pen.restore();
     return late;
   }
 
@@ -59,13 +68,24 @@ export function painter(canvas, map, numbers, colours) {
     if (!inSight(box) || box.w < 1.5) return;
     if (one.type === "part") return part(one, box);
     if (one.type === "image") return image(one, box);
-    if (depth) frame(one, box, depth);
+    if (one.type === "beam") {
+      frame(one, box, depth);
+      return drawBeam(one, scene.beamSteps, { pen, colours, onScreen, inSight, write, rounded });
+    }
+    const isFolded = many && one.kind === "block" && box.w < UNFOLD && !isHere(one);
+    if (depth) frame(one, box, depth, !isFolded);
+    if (isFolded) return folded(one, box);
     if (box.w < OPEN && depth) return thumbnail(one, box);
-    if (many && one.kind === "block" && box.w < UNFOLD
-      && !isHere(one)) return undefined; // its values come when it is opened
     for (const [from, to] of map.links.get(one)?.values() ?? []) if (depth || to.kind !== "stack") link(from, to, one);
     for (const child of one.children) node(child, depth + 1);
     return undefined;
+  }
+
+  /** A block whose values come when it is opened. */
+  function folded(one, box) {
+    const size = Math.min(16, box.h * 0.3, box.w * 0.16);
+    if (size < 6) return;
+    write(one.name, box.x + box.w / 2, box.y + box.h / 2, size, colours.quiet, { align: "center", room: box.w });
   }
 
   function isHere(one) {
@@ -74,20 +94,20 @@ export function painter(canvas, map, numbers, colours) {
     return numbers.has(first.id);
   }
 
-  function frame(one, box, depth) {
+  function frame(one, box, depth, isNamed = true) {
     pen.fillStyle = depth % 2 ? colours.sunken : colours.surface;
     pen.strokeStyle = scene.active?.has(one.key) ? colours.mark : colours.edge;
     pen.lineWidth = 1;
     rounded(box, Math.min(10, box.w / 20));
     pen.fill();
     pen.stroke();
-    title(one, box, one.kind === "stack" || one.kind === "block" ? "600" : "500");
+    if (isNamed) title(one, box, one.kind === "stack" || one.kind === "block" ? "600" : "500");
   }
 
   /** The name above a box, where there is room for it. */
   function title(one, box, weight = "400", text = one.name) {
     const room = labelOf([one]) * one.parent.unit * scene.camera.k;
-    const size = Math.min(Math.max(16, scene.size.height / 45), room * 0.7);
+    const size = Math.min(Math.max(16, scene.size.height / 45), room * 0.8);
     if (size < 7.5 || box.w < 14) return;
     write(text, box.x, box.y - (one.above ?? 0) * one.parent.unit * scene.camera.k - room * 0.42, size,
       colours.quiet, { weight, room: Math.max(box.w, 60) });
@@ -196,6 +216,7 @@ export function painter(canvas, map, numbers, colours) {
   function part(one, box) {
     const shown = Math.min(one.rows, scene.known(one));
     const row = box.h / one.rows;
+    scene.seen?.(one);
     const bitmap = numbers.has(one.id) ? bitmapOf(one) : null;
     if (!bitmap) {
       if (!numbers.has(one.id)) scene.missing(one);
@@ -207,6 +228,7 @@ export function painter(canvas, map, numbers, colours) {
     }
     title(one, box);
     if (bitmap && box.w > 24) details(one, box, shown, row);
+    if (bitmap && difference && !only && box.w > 6 && difference.has(one.id)) differing(one, box, shown, row);
     if (scene.active?.has(one.key)) {
       pen.strokeStyle = colours.mark;
       pen.lineWidth = 2;
@@ -230,6 +252,19 @@ export function painter(canvas, map, numbers, colours) {
         line.h);
       else empty(line);
     }
+  }
+
+  /** A bar beside each row that is different from the original's, the stronger the more. */
+  function differing(one, box, shown, row) {
+    const strengths = difference.rows(one.id, one.head);
+    const wide = Math.max(2, Math.min(5, box.w * 0.05));
+    pen.fillStyle = colours.mark;
+    for (let index = 0; index < Math.min(shown, strengths.length); index += 1) {
+      if (!strengths[index]) continue;
+      pen.globalAlpha = 0.25 + 0.75 * strengths[index];
+      pen.fillRect(box.x + box.w, box.y + index * row, wide, Math.max(1, row * 0.9));
+    }
+    pen.globalAlpha = 1;
   }
 
   function empty({ x, y, w, h }) {
@@ -303,7 +338,9 @@ export function painter(canvas, map, numbers, colours) {
     pen.strokeStyle = colours.surface;
     pen.lineWidth = 1;
     pen.strokeRect(box.x, box.y, box.w, box.h);
-    if (box.w >= INSIDE) return inside(one, address, box, ink, value);
+    if (difference && !only && difference.has(one.id) && difference.isMarked(one.id,
+      difference.value(address))) corner(box);
+    if (box.w >= INSIDE && !only) return inside(one, address, box, ink, value);
     const text = format(value);
     if (!names) return write(text, box.x + box.w / 2, box.y + box.h / 2, Math.min(size, (1.5 * box.w) / text.length),
       ink, { align: "center" });
@@ -312,6 +349,17 @@ export function painter(canvas, map, numbers, colours) {
       ink, { weight: "600", room: box.w - 8 });
     return roomy ? write(format(value), box.x + 4, box.y + box.h * 0.74, size * 0.7, ink, { room: box.w - 8 })
       : undefined;
+  }
+
+  /** The corner of a cell whose number is different from the original's. */
+  function corner({ x, y, w, h }) {
+    const side = Math.min(w, h, 26) * 0.35;
+    pen.fillStyle = colours.mark;
+    pen.beginPath();
+    pen.moveTo(x + w, y);
+    pen.lineTo(x + w - side, y);
+    pen.lineTo(x + w, y + side);
+    pen.fill();
   }
 
   /** The computation of one number: its factors as coloured cells, the products, and their sum. */
@@ -324,15 +372,17 @@ export function painter(canvas, map, numbers, colours) {
     const unit = Math.min(box.w, box.h * 1.6) / 100;
     const said = labels(data, address);
     const pad = 4 * unit;
-    const head = data.parts[one.id].columns ? `${said.row} → ${said.column}` : `${said.row}, number ${address.column}`;
-    write(`${data.parts[one.id].name}: ${visible(head)}`, box.x + pad, box.y + 7 * unit, 4.6 * unit, colours.quiet,
+    const head = data.parts[one.id].columns ? `${said.row} → ${said.column}` : t("{word}, number {column}",
+      { word: said.row, column: address.column });
+    write(`${t(data.parts[one.id].name)}: ${visible(head)}`, box.x + pad, box.y + 7 * unit, 4.6 * unit, colours.quiet,
       { room: box.w - 40 * unit });
     write(format(value), box.x + box.w - pad, box.y + 7 * unit, 6 * unit, colours.ink,
       { align: "right", weight: "600" });
     const made = scene.inside(address);
     if (!made) return;
     if (!made.terms) {
-      write(made.missing ? "The weights are in the Studio: clearhead studio" : data.parts[one.id].equation,
+      write(made.missing ? t("The weights are in the Studio: clearhead studio")
+        : translated(data.parts[one.id].equation),
         box.x + pad, box.y + 16 * unit, 4 * unit, colours.quiet, { room: box.w - 2 * pad });
       return;
     }
@@ -341,8 +391,9 @@ export function painter(canvas, map, numbers, colours) {
       h: box.h - 12 * unit - after - (made.terms.length > 1 ? 11 : 4) * unit }, unit);
     let y = box.y + box.h - after - 3 * unit;
     if (made.terms.length > 1) {
-      write(`sum = ${format(made.terms.reduce((all, each) => all + each.value, 0))}`, box.x + box.w - pad,
-        y - 3.2 * unit, 4.4 * unit, colours.ink, { align: "right", weight: "600" });
+      const sum = format(made.terms.reduce((all, each) => all + each.value, 0));
+      write(t("sum = {sum}", { sum }), box.x + box.w - pad, y - 3.2 * unit, 4.4 * unit, colours.ink, { align: "right",
+        weight: "600" });
     }
     for (const { text, value: now } of made.after) {
       y += 5.2 * unit;
@@ -389,7 +440,7 @@ export function painter(canvas, map, numbers, colours) {
     });
     if (all.length > shown.length) {
       const [x, y] = [box.x + ((count - 1) % across) * w, box.y + Math.floor((count - 1) / across) * h];
-      write(`and ${all.length - shown.length} more`, x, y + h / 3, size, colours.quiet, { room: w });
+      write(t("and {n} more", { n: all.length - shown.length }), x, y + h / 3, size, colours.quiet, { room: w });
     }
   }
 
@@ -407,12 +458,14 @@ export function painter(canvas, map, numbers, colours) {
     const box = onScreen(row === null || row === undefined ? one : column === null ? rowBox(one, row)
       : cellBox(one, row, column));
     if (!inSight(box)) return;
-    pen.strokeStyle = { from: colours.accent, to: colours.mark }[kind] ?? colours.mark;
+    pen.strokeStyle = { from: colours.accent, to: colours.mark }[kind] ?? colours.ink;
     pen.lineWidth = 2;
     if (column !== null && column !== undefined
       && (row === null || row === undefined)) return void columnOutline(one, column);
+    pen.setLineDash(kind === "to" ? [5, 3] : []);
     rounded({ x: box.x - 1, y: box.y - 1, w: Math.max(4, box.w + 2), h: Math.max(4, box.h + 2) }, 2);
     pen.stroke();
+    pen.setLineDash([]);
   }
 
   function columnOutline(one, column) {
@@ -442,6 +495,7 @@ export function painter(canvas, map, numbers, colours) {
   // --- colours ---
 
   function colourOf(one, value) {
+    if (only) return colours.signed(value / spread(one.id));
     if (one.kind === "softmax" || one.kind === "pick") return colours.weight(value);
     if (one.kind === "probability") return colours.share(value);
     return colours.signed(value / spread(one.id));
@@ -455,10 +509,12 @@ export function painter(canvas, map, numbers, colours) {
    * visible.
    */
   function spread(id) {
+    if (only) return difference.scale(id);
     if (!spreads.has(id)) {
       let [sum, most] = [0, 0];
       const values = numbers.tensor(id);
       for (let place = 0; place < values.length; place += 1) {
+        if (!Number.isFinite(values[place])) continue; // a weight that was set to 0
         sum += values[place] ** 2;
         most = Math.max(most, Math.abs(values[place]));
       }
@@ -496,6 +552,7 @@ export function painter(canvas, map, numbers, colours) {
   }
 
   function scaleOf(one) {
+    if (only) return [signs, (value) => 0.5 + value / spread(one.id) / 2];
     if (one.kind === "softmax" || one.kind === "pick") return [shares, bright];
     if (one.kind === "probability") return [shares, (share) => share];
     const most = spread(one.id);

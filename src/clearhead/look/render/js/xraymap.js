@@ -3,13 +3,19 @@
 // Every group is drawn small inside its parent and large when one zooms in: boxes are in one plane, in units of the
 // whole picture, and only their size differs. Items follow each other like words on a page.
 
+import { t, translated } from "./i18n.js";
+import { beamPlan } from "./xraybeam.js";
+
 const ROW = 10; // height of one token's row
 const GAP = 14;
 const LABEL = 16; // room for a name above a box
-const LABELS = { stack: 40, block: 30, cell: 30, input: 24, output: 24 }; // where the boxes are large
+const LABELS = { beam: 34, stack: 40, block: 30, cell: 30, input: 24, output: 24 }; // where the boxes are large
 const WORDS = 30; // room for the words of rows and columns
 const FILL = 0.88; // share of a row that its numbers fill
 const CELL = 2.4; // width of a number's cell over its height
+const LINES = 12; // of the blocks of a stack
+const ORDERS = [{ beside: false, together: false }, { beside: true, together: false }, { beside: false,
+  together: true }];
 const STACKED = 60; // tokens up to which queries, keys and values stand above each other
 
 /** The room [width, height] of a child inside each kind of group, by the child's kind or type. */
@@ -24,10 +30,13 @@ const ROOMS = {
   head: { matrix: [230, 230], part: [150, 110] },
 };
 
+const isStack = ({ kind }) => kind === "stack";
+
 /** The map of a graph for a window of some aspect: {root, nodes: by key, part(id, head)}. */
 export function mapOf(data, aspect) {
   const nodes = new Map();
   const root = group("", null);
+  if (data.beam) root.children.push(beams(root));
   measure(root, aspect);
   place(root, 0, 0, 1);
 
@@ -38,14 +47,14 @@ export function mapOf(data, aspect) {
 
   function group(id, parent) {
     const { kind, name, items } = data.groups[id];
-    const node = keep({ key: id, type: "group", id, kind, name, parent, head: 0, children: [] });
+    const node = keep({ key: id, type: "group", id, kind, name: translated(name), parent, head: 0, children: [] });
     const heads = kind === "attention" ? headsOf(items) : 1;
     const inHead = (item) => data.parts[item]?.shape.length === 3;
     if (kind === "attention") {
       const inside = items.filter(inHead);
       for (let head = 0; head < heads; head += 1) {
-        const one = keep({ key: `${id}#${head}`, type: "head", id, kind: "head", name: `Head ${head}`, parent: node,
-          head, children: [] });
+        const one = keep({ key: `${id}#${head}`, type: "head", id, kind: "head", name: t("Head {head}", { head }),
+          parent: node, head, children: [] });
         one.children = inside.map((item) => part(item, head, one));
         node.children.push(one);
       }
@@ -55,10 +64,16 @@ export function mapOf(data, aspect) {
       node.children.push(item in data.groups ? group(item, node) : part(item, 0, node));
     }
     if (kind === "input" && data.image && id === imageInput()) {
-      node.children.unshift(keep({ key: "image", type: "image", id: "image", name: "image", parent: node, head: 0,
-        children: [] }));
+      node.children.unshift(keep({ key: "image", type: "image", id: "image", name: t("image"), parent: node,
+        head: 0, children: [] }));
     }
     return node;
+  }
+
+  function beams(parent) {
+    const plan = beamPlan(data.beam);
+    return keep({ key: "beam", type: "beam", id: "beam", kind: "beam", name: t("Beam search"), parent, head: 0,
+      children: [], plan, rows: data.beam.nodes.length });
   }
 
   function imageInput() {
@@ -74,8 +89,8 @@ export function mapOf(data, aspect) {
     const key = shape.length === 3 ? `${id}#${head}` : id;
     const box = grid(data.parts[id]);
     const words = parent.type === "head" || parent.kind === "input" ? WORDS : 0;
-    return keep({ key, type: "part", id, kind: data.parts[id].op, name, parent, head, children: [], before: words,
-      above: 0, ...box });
+    return keep({ key, type: "part", id, kind: data.parts[id].op, name: translated(name), parent, head,
+      children: [], before: words, above: 0, ...box });
   }
 
   // --- sizes, from the inside out; a child's box is in the units of its parent ---
@@ -86,9 +101,12 @@ export function mapOf(data, aspect) {
       Object.assign(node, { w: 150, h: (150 * data.image.length) / data.image[0].length, before: 0, above: 0 });
       return;
     }
-    const stacks = node.children.filter(({ kind }) => kind === "stack").length;
+    if (node.type === "beam") {
+      Object.assign(node, { w: node.plan.width, h: node.plan.height, before: 0, above: 0 });
+      return;
+    }
     for (const child of node.children) {
-      measure(child, { stack: wanted * stacks, block: 1.2 }[child.kind] ?? 1.5);
+      measure(child, child.kind === "block" ? 1.2 : 1.5);
       child.inner = { w: child.w, h: child.h };
       child.scale = scaleOf(node, child);
       for (const side of ["w", "h", "before", "above"]) child[side] = (child[side] ?? 0) * child.scale;
@@ -102,10 +120,7 @@ export function mapOf(data, aspect) {
   /** How much smaller the inside of a child is than its parent: it fills the room that its kind has there. */
   function scaleOf(node, child) {
     if (child.kind === "stack" || child.type === "head") return 1;
-    if (child.kind === "output") { // as wide as the stacks
-      const wide = Math.max(500, ...node.children.filter(({ kind }) => kind === "stack").map(({ w }) => w));
-      return Math.min(wide / child.w, 330 / child.h);
-    }
+    if (child.kind === "output" || child.type === "beam") return 1; // arrangeModel gives them their room
     const rooms = ROOMS[node.type === "head" ? "head" : node.kind] ?? {};
     const square = child.type === "part" && data.parts[child.id].columns ? "matrix" : child.kind;
     const few = node.kind === "stack" && node.children.length < 5 ? 1.6 : 1;
@@ -113,17 +128,48 @@ export function mapOf(data, aspect) {
     return Math.min(w / ((child.before ?? 0) + child.w), h / ((child.above ?? 0) + child.h));
   }
 
-  /** The stacks below each other; the output beside the last or below it, whatever fits the window better. */
+  /** The arrangement in which the picture is largest: stacks in lines below each other, output and beams after them. */
   function arrangeModel(node, wanted) {
-    const output = node.children.filter(({ kind }) => kind === "output");
-    const stacks = node.children.filter(({ kind }) => kind !== "output").map((child) => [child]);
-    const beside = [...stacks.slice(0, -1), [...(stacks.at(-1) ?? []), ...output]];
-    const below = [...stacks, ...(output.length ? [output] : [])];
-    const miss = (lines) => {
-      const { w, h } = sizeOf(lines);
-      return Math.abs(Math.log(w / h / wanted));
-    };
-    return arrange(node, miss(beside) < miss(below) ? beside : below);
+    const longest = Math.max(1, ...node.children.filter(isStack).map(({ children }) => children.length));
+    let best = null;
+    for (let count = 1; count <= Math.min(longest, LINES); count += 1) {
+      for (const order of ORDERS) {
+        const { w, h } = sizeOf(modelLines(node, count, order));
+        const fit = Math.min(wanted / (w + 2 * GAP), 1 / (h + 2 * GAP));
+        if (!best || fit > best.fit) best = { fit, count, order };
+      }
+    }
+    return arrange(node, modelLines(node, best.count, best.order));
+  }
+
+  /** The stacks with their blocks in `count` lines, and the output and the beams where an order puts them. */
+  function modelLines(node, count, { beside, together }) {
+    const of = (kind) => node.children.filter((child) => child.kind === kind);
+    const [stacks, output, search] = [node.children.filter(isStack), of("output"), of("beam")];
+    for (const stack of stacks) arrangeStack(stack, count);
+    const first = [...node.children.filter((child) => ![...stacks, ...output, ...search].includes(child)), ...stacks];
+    const wide = Math.max(500, ...first.map(({ w }) => w));
+    const room = together && search.length ? 0.5 * (wide - GAP) : wide;
+    for (const child of output) resize(child, Math.min(room / child.inner.w, 330 / child.inner.h));
+    const lines = first.map((child) => [child]);
+    if (beside && lines.length) lines.at(-1).push(...output);
+    else if (output.length) lines.push(output);
+    if (!search.length) return lines;
+    const { w, h } = sizeOf(lines); // the beams: as wide as the others, or as high as the window has room
+    const share = together && output.length ? [wide - GAP - output[0].w, 330] : [w, 0.6 * h];
+    for (const child of search) resize(child, Math.min(share[0] / child.inner.w, share[1] / child.inner.h));
+    if (!together || !output.length) return [...lines, search];
+    return [...lines.slice(0, -1), [...lines.at(-1), ...search]];
+  }
+
+  function arrangeStack(stack, count) {
+    const widest = stack.children.reduce((sum, { w, before }) => sum + before + w + GAP, 0);
+    arrange(stack, broken(stack.children, widest / count));
+    stack.inner = { w: stack.w, h: stack.h };
+  }
+
+  function resize(child, scale) {
+    Object.assign(child, { scale, w: child.inner.w * scale, h: child.inner.h * scale });
   }
 
   /** A new line for each sublayer of a block; elsewhere as many as fit the window best. */
@@ -141,7 +187,7 @@ export function mapOf(data, aspect) {
     }
     let best = null;
     const widest = children.reduce((sum, { w, before }) => sum + before + w + GAP, 0);
-    for (let count = 1; count <= Math.min(children.length, 12); count += 1) {
+    for (let count = 1; count <= Math.min(children.length, LINES); count += 1) {
       const lines = broken(children, widest / count);
       const size = sizeOf(lines);
       const miss = Math.abs(Math.log(size.w / size.h / wanted));

@@ -2,6 +2,9 @@
 //
 // An address is {part, head, row, column}; head is 0 where a part has no heads.
 
+import { decimal, t } from "./i18n.js";
+
+
 /**
  * The tensors of a graph. `load` fetches what the data lacks: ({item}) -> values, ({part, row}) -> rows of
  * matrices.
@@ -146,6 +149,40 @@ function concatSource(parts, part, row, column) {
   return { part: part.inputs[0], head: 0, row, column: null };
 }
 
+/** What is computed from a number, in one part that reads it: [{part, head, row, column}], null for all. */
+export function targets({ parts }, { part: id, head, row, column }, to) {
+  const [own, part] = [parts[id], parts[to]];
+  const [inHeads, isMany] = [own.shape.length === 3, part.shape.length === 3];
+  const heads = isMany ? (inHeads ? [head] : range(part.shape[0])) : [0];
+  const all = (where) => heads.map((each) => ({ part: to, head: each, ...where }));
+  const last = part.shape.at(-2) - 1;
+  switch (part.op) {
+    case "add": case "products": case "same": return all({ row, column });
+    case "score": return part.inputs.flatMap((input, which) => (input !== id ? []
+      : all(which ? { row: null, column: row } : { row, column: null })));
+    case "mix": return part.inputs.flatMap((input, which) => (input !== id ? []
+      : all(which ? { row: null, column } : { row, column: null })));
+    case "shift": return row + part.details.step >= 0 && row + part.details.step <= last
+      ? all({ row: row + part.details.step, column }) : [];
+    case "prepend": return all({ row: row + part.details.count, column });
+    case "tail": return row - own.shape.at(-2) + last + 1 >= 0
+      ? all({ row: row - own.shape.at(-2) + last + 1, column }) : [];
+    case "pool": return { first: row === 0, last: row === own.shape.at(-2) - 1 }[part.details.pool] ?? true
+      ? all({ row: 0, column }) : [];
+    case "concat": return all({ row, column: column === null ? null : column + widthBefore(parts, part, id) });
+    default: return own.rows === part.rows && own.shape.at(-2) === part.shape.at(-2) ? all({ row, column: null })
+      : all({ row: null, column: null });
+  }
+}
+
+function widthBefore(parts, part, id) {
+  return part.inputs.slice(0, part.inputs.indexOf(id)).reduce((sum, input) => sum + parts[input].shape.at(-1), 0);
+}
+
+function range(count) {
+  return Array.from({ length: count }, (_, index) => index);
+}
+
 /**
  * How a number was made: {value, terms, after}.
  *
@@ -153,6 +190,16 @@ function concatSource(parts, part, row, column) {
  * Resolves to terms: null where the weights that made it are not here.
  */
 export async function explain(numbers, address) {
+  const made = await explained(numbers, address);
+  const { height, width } = numbers.shape(address.part);
+  const change = numbers.tensor(address.part, "changed")?.[((address.head ?? 0) * height + address.row) * width
+    + address.column];
+  if (change) made.after.push({ value: made.value,
+    text: t("your change: {change}", { change: `${change > 0 ? "+" : "−"} ${short(Math.abs(change))}` }) });
+  return made;
+}
+
+async function explained(numbers, address) {
   const { data } = numbers;
   const { part: id, head, row, column } = address;
   const part = data.parts[id];
@@ -164,9 +211,9 @@ export async function explain(numbers, address) {
   const [first, second] = part.inputs;
   switch (part.op) {
     case "lookup":
-      made.after.push({ text: `row ${part.details.ids[row]} of the table, number ${column}`,
+      made.after.push({ text: t("row {row} of the table, number {column}", { row: part.details.ids[row], column }),
         value: made.value / part.details.scale });
-      if (part.details.scale !== 1) made.after.push({ text: `× ${part.details.scale.toPrecision(4)}`,
+      if (part.details.scale !== 1) made.after.push({ text: `× ${decimal(part.details.scale.toPrecision(4))}`,
         value: made.value });
       break;
     case "add":
@@ -175,7 +222,8 @@ export async function explain(numbers, address) {
     case "same": case "shift": case "prepend": case "tail": case "concat":
       made.terms = sources(data, address).filter((where) => where.row >= 0
         && where.row < data.parts[where.part].shape.at(-2)).map((where) => term(number(where)));
-      if (!made.terms.length) made.after.push({ text: part.op === "shift" ? "the first state" : "a learned vector",
+      if (!made.terms.length) made.after.push({ text: part.op === "shift" ? t("the first state")
+        : t("a learned vector"),
         value: made.value });
       break;
     case "pool": {
@@ -195,7 +243,9 @@ export async function explain(numbers, address) {
       const scaled = sum * part.details.scale;
       if (part.details.scale !== 1) made.after.push({ text: scaleText(part.details.scale), value: scaled });
       const bias = numbers.tensor(id, "bias");
-      if (bias) made.after.push({ text: "+ position", value: made.value });
+      const { height, width } = numbers.shape(id);
+      if (bias) made.after.push({ text: t("+ position"), value: scaled + bias[(head * height + row) * width
+        + column] });
       break;
     }
     case "softmax": {
@@ -204,10 +254,10 @@ export async function explain(numbers, address) {
       const isSeen = (key) => !seen || seen[row * scores.length + key] > 0;
       const exps = Array.from(scores, (score, key) => (isSeen(key) ? Math.exp(score) : 0));
       made.terms = exps.map((each, key) => ({ label: data.axes[part.columns][key],
-        factors: [{ value: each, name: isSeen(key) ? `exp(${short(scores[key])})` : "masked",
+        factors: [{ value: each, name: isSeen(key) ? `exp(${short(scores[key])})` : t("masked"),
         at: at(first, row, key) }], value: each, own: key === column }));
       const sum = exps.reduce((before, each) => before + each, 0);
-      made.after.push({ text: isSeen(column) ? `${short(exps[column])} ÷ ${short(sum)}` : "hidden by the mask",
+      made.after.push({ text: isSeen(column) ? `${short(exps[column])} ÷ ${short(sum)}` : t("hidden by the mask"),
         value: made.value });
       break;
     }
@@ -225,10 +275,15 @@ export async function explain(numbers, address) {
     case "probability": {
       const sum = numbers.tensor(id, "total")[row];
       const logit = number(at(first, row, column));
-      made.terms = [{ factors: [{ value: Math.exp(logit.value - sum), name: "exp(l − log Σ)", at: logit.at }],
+      const { temperature } = part.details;
+      const cooled = logit.value / (temperature ?? 1);
+      made.terms = [{ factors: [{ value: Math.exp(cooled - sum), name: "exp(l − log Σ)", at: logit.at }],
         value: made.value }];
-      made.after.push({ text: `logit ${short(logit.value)}, log of the sum over all ${short(sum)}`,
-        value: made.value });
+      if (temperature) made.after.push({ value: cooled,
+        text: t("logit {logit} ÷ temperature {temperature}", { logit: short(logit.value),
+          temperature: short(temperature) }) });
+      made.after.push({ value: made.value,
+        text: t("logit {logit}, log of the sum over all {sum}", { logit: short(cooled), sum: short(sum) }) });
       break;
     }
     default: made.terms = null;
@@ -244,8 +299,9 @@ function explainNorm(numbers, { part: id, row, column, head }, made, number, ter
   const gain = numbers.tensor(id, "gain")?.[column] ?? 1;
   const shift = numbers.tensor(id, "shift")?.[column] ?? 0;
   made.terms = [term(number(at(inputs[0], row, column)))];
-  if (details.norm === "layer") made.after.push({ text: `− μ, the mean ${short(mean)}`, value: x[column] - mean });
-  made.after.push({ text: `÷ ${details.norm === "layer" ? "σ" : "root mean square"} ${short(spread)}`,
+  if (details.norm === "layer") made.after.push({ text: t("− μ, the mean {mean}", { mean: short(mean) }),
+    value: x[column] - mean });
+  made.after.push({ text: `÷ ${details.norm === "layer" ? "σ" : t("root mean square")} ${short(spread)}`,
     value: (x[column] - mean) / spread });
   made.after.push({ text: `× γ ${short(gain)}`, value: (gain * (x[column] - mean)) / spread });
   if (details.norm === "layer") made.after.push({ text: `+ β ${short(shift)}`,
@@ -352,5 +408,5 @@ function scaleText(scale) {
 }
 
 function short(value) {
-  return Number(value.toPrecision(4)).toString().replace("-", "−");
+  return decimal(Number(value.toPrecision(4)).toString().replace("-", "−"));
 }
