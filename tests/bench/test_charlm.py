@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from clearhead.bench import charlm
 from clearhead.bench.charlm import SETTINGS, Trained, character_ids, peer_rate, random_windows, results, write_parts
 from clearhead.bench.peers import Gpt, Peer
+from clearhead.data.examples import Dataset
 from clearhead.run import Sizes
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.network import build_network
@@ -110,3 +112,21 @@ def test_results_compare_medians_and_the_worst_loss() -> None:
     assert (ratio.value, ratio.holds) == (0.25, True)
     assert found["clearhead: parameters"].holds is True
     assert len(list(results(ours, []))) == 3
+
+
+@pytest.mark.parametrize("peers", [False, True])
+def test_every_round_has_its_seed_and_the_whole_text(monkeypatch: pytest.MonkeyPatch, peers: bool) -> None:
+    asked: list[tuple[str, int, str]] = []
+
+    def train(who: str, seconds: float, parts: Path, seed: int) -> Trained:
+        names = ("train.txt", "validation.txt")
+        asked.append((who, seed, "".join((parts / name).read_bytes().decode() for name in names)))
+        return Trained(seconds, 1.4, 100, 7)
+
+    monkeypatch.setattr(charlm, "read", lambda *_, **__: Dataset("text", [TEXT], [], ""))
+    monkeypatch.setattr(charlm, "train_ours", partial(train, "ours", 30.0))
+    monkeypatch.setattr(charlm, "train_peer", partial(train, "peer", 60.0))
+    found = {each.what: each.value for each in charlm.run(peers)}
+    who = ("ours", "peer") if peers else ("ours",)
+    assert asked == [(name, seed, TEXT) for seed in range(1, charlm.ROUNDS + 1) for name in who]
+    assert found.get("training seconds, clearhead / transformers") == (0.5 if peers else None)

@@ -125,6 +125,7 @@ def test_each_candidate_takes_a_turn(tmp_path: Path) -> None:
             assert max(turn.fastest) < float("inf")
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_ours_alone_without_peers() -> None:
     [(cell, taken)] = decode.milliseconds(SMALL, peers=False, cells=[Cell(1, 1)])
     assert cell == Cell(1, 1)
@@ -178,6 +179,32 @@ def test_text_is_counted_in_sentences_per_second() -> None:
         "en-es, 1,000 sentences of Tatoeba, beam 4: CTranslate2 float32": 4000.0,
         "en-es, 1,000 sentences of Tatoeba, beam 4: clearhead, times as fast as CTranslate2 float32": 0.5,
     }
+
+
+def test_every_size_is_measured_and_then_real_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = {TORCH: 4.0, COMPILED: 2.0, COMPILED_INT8: 1.0, TRANSFORMERS: 16.0, CT2: 3.0, CT2_INT8: 0.5}
+    monkeypatch.setattr(decode, "held_out", lambda _model, count: [[7]] * count)
+    monkeypatch.setattr(decode, "milliseconds", lambda _size, _peers: iter([(Cell(1, 1), taken)]))
+    monkeypatch.setattr(decode, "text_milliseconds", lambda _peers, sources: {TORCH: 2.0 * len(sources)})
+    monkeypatch.setenv("CLEARHEAD_CPU", "avx2")
+    for name in decode.AVX2_ONLY:
+        monkeypatch.setenv(name, "")
+    found = {each.what: each.value for each in decode.run(peers=True)}
+    assert found["tiny, batch 1, greedy: transformers"] == found["base, batch 1, greedy: transformers"] == 16
+    assert found["base: clearhead, times as fast as transformers"] == pytest.approx(8)
+    text = f"en-es, {decode.SENTENCES:,} sentences of Tatoeba, beam 4: clearhead torch"
+    assert list(found.items())[-1] == (text, 500.0)
+    assert {os.environ[name] for name in decode.AVX2_ONLY} == {"AVX2"}  # for the processes that take the turns
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_real_text_is_translated_by_each_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ctranslate2")
+    model = decode.Translator.load(decode.TEXT_MODEL)
+    sources = model.tokenizer.encode_batch(["She has a red car.", "I read."])
+    assert set(decode.text_milliseconds(False, sources)) <= {TORCH, COMPILED, COMPILED_INT8}
+    native = {COMPILED, COMPILED_INT8} if load_library() is not None else set()
+    assert set(decode.text_milliseconds(True, sources)) == {TORCH, decode.OUR_CT2, CT2, CT2_INT8, *native}
 
 
 @pytest.mark.skipif(

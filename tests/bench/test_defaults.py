@@ -102,8 +102,11 @@ def little(folder: Path) -> Data:
     return write_files(folder, ".tsv", *("label\ttext\n" + "".join(part) for part in (rows[:60], rows[60:])))
 
 
-def test_a_point_is_trained_by_the_command(tmp_path: Path) -> None:
-    point = Point("little", "classify", little, 0.05, "accuracy", 10)
+def test_a_point_is_trained_by_the_command(
+    tmp_path: Path, commands_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(defaults.sys, "executable", str(commands_folder / "python"))
+    point = Point("little", "classify", little, 0.02, "accuracy", 10)
     found = trained(point, little(tmp_path), tmp_path / "run")
     assert round(7 * found["scores"]["accuracy"], 6) in range(8)  # of the 7 texts that are held out
     assert round(20 * found["validation"]["accuracy"], 6) in range(21)  # of the 20 that training set aside

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,8 +19,21 @@ from tests.serve.conftest import opened
 from tests.serve.setting import CHARACTERS, WORDS, make, sentences
 
 from clearhead import load
-from clearhead.bench.faults import Client, Findings, Question, answer_of, attack, figures, slots_in_use
+from clearhead.bench import faults
+from clearhead.bench.faults import (
+    Client,
+    Findings,
+    Question,
+    Supervised,
+    answer_of,
+    attack,
+    figures,
+    largest_requests,
+    slots_in_use,
+    slowest_health,
+)
 from clearhead.cli.main import _run
+from clearhead.errors import ConfigError
 from clearhead.serve.security import Limits
 
 __all__ = ["broken"]
@@ -84,7 +102,8 @@ def test_wrong_and_lost_answers_are_found(broken: str) -> None:
     assert wrong[0] == "{'model': 'm', 'text': 'two'}: 'tres' instead of ['dos']"
     assert failures[0].startswith("503")
     assert lost  # it hangs up on what it cannot read
-    assert attack(broken, questions, 2, 0.5, was_down=lambda _start, _begun: True).lost == []
+    excused = attack(broken, questions, 2, 0.5, was_down=lambda _start, _begun: True)
+    assert (excused.lost, excused.failures) == ([], [])
 
 
 def test_a_stream_without_its_end_is_no_answer() -> None:
@@ -94,10 +113,19 @@ def test_a_stream_without_its_end_is_no_answer() -> None:
     assert answer_of("/v1/completions", "", stream=True) is None
 
 
+def test_a_stream_without_its_end_is_a_failure(service: str, paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "answer_of", lambda *_: None)
+    found = Findings()
+    Client(urlsplit(service).netloc, [], found, lambda _start, _begun: False, Random(3)).ask(known(paths)[-1])
+    assert (found.right, found.wrong) == (0, [])
+    assert found.failures[0].startswith("a stream without an end: …")
+
+
 def test_figures_show_missed_bounds() -> None:
-    one, two = Findings(right=7, wrong=["x"]), Findings(right=5, lost=["y", "z"], faults=Counter(leave=3))
+    one = Findings(requests=9, right=7, wrong=["x"])
+    two = Findings(requests=8, right=5, lost=["y", "z"], faults=Counter(leave=3))
     found = {each.what: each for each in figures([one, two], (100e6, 107e6), 2.0, Counter(SIGKILL=1))}
-    assert found["answers checked"].value == 12
+    assert (found["requests"].value, found["answers checked"].value) == (17, 12)
     assert (found["wrong or swapped answers"].value, found["wrong or swapped answers"].holds) == (1, False)
     assert (found["lost answers"].value, found["lost answers"].holds) == (2, False)
     assert (found["5xx that were not asked for"].value, found["5xx that were not asked for"].holds) == (0, True)
@@ -105,6 +133,55 @@ def test_figures_show_missed_bounds() -> None:
     assert (found["slots in use at the end"].value, found["slots in use at the end"].holds) == (2, False)
 
 
+def test_a_service_is_restarted_killed_and_found_again(
+    paths: list[str], commands_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(commands_folder / "python"))
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        if seconds >= 10:
+            now[0] += seconds  # between two restarts
+        else:
+            time.sleep(seconds)
+
+    monkeypatch.setattr(faults, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    with closing(Supervised(paths[:1])) as service:
+        service.restart_until(25.0)
+        assert faults.is_ready(service.address)
+        assert (service.restarts, now[0]) == ({"SIGTERM": 1, "SIGKILL": 1}, 20)
+        assert service.was_down(19, begun=True)
+        assert not service.was_down(21, begun=False)
+    assert not faults.is_ready(service.address)
+
+
+def test_a_service_that_cannot_start_is_a_sentence(commands_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(commands_folder / "python"))
+    with pytest.raises(ConfigError, match="the service did not start; its message is above"):
+        Supervised(["no-such-model"])
+
+
+def test_questions_have_the_answers_of_the_models(paths: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = sentences(3, seed=4)
+    monkeypatch.setattr(faults, "TRANSLATOR", paths[0])
+    monkeypatch.setattr(faults, "WRITER", paths[1])
+    monkeypatch.setattr(faults, "real_sentences", lambda count: texts[:count])
+    found = faults.known_questions(3)
+    assert [question.route for question in found] == ["/translate"] * 3 + ["/v1/completions"] * 3
+    assert load(paths[0]).translate(texts[1]) in found[1].answers
+    body = found[4].body
+    settings = {key: body[key] for key in ("max_tokens", "temperature", "seed")}
+    assert found[4].answers == {load(paths[1]).generate(texts[1], **settings)[len(texts[1]) :]}
+
+
 def test_only_serve_has_faults(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["bench", "core", "--faults"], debug=False) == 2
     assert capsys.readouterr().err == "clearhead: --faults is a part of bench serve, not of bench core\n"
+
+
+def test_health_is_asked_while_the_largest_requests_are_answered(service: str) -> None:
+    """No bound here: a busy machine answers late. That it is asked, and that all are answered or refused."""
+    found = slowest_health(service, largest_requests("translator", "writer"))
+    assert found.detail["ms"].keys() >= {"millions of wrong ids", "one long text", "a text to look at"}
+    assert all(milliseconds > 0 for milliseconds in found.detail["ms"].values())
+    assert (found.unit, found.limit) == ("ms", 100.0)

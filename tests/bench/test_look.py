@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,8 @@ def test_ours_is_compared_with_each_peer(monkeypatch: pytest.MonkeyPatch) -> Non
     assert lens.detail["transformer-lens"] == "4.0"
 
 
-def test_one_head_takes_one_matrix() -> None:
+def test_one_head_takes_one_matrix(commands_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(commands_folder / "python"))
     figure = memory_of_one_head(4096)
     assert 0.5 < figure.value < 2
     assert figure.detail["matrix MB"] == pytest.approx(67.1, abs=0.1)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import sys
 import time
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from clearhead.bench.measure import (
     side_by_side,
     side_by_side_apart,
 )
+from clearhead.data import builtin
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
@@ -49,6 +53,44 @@ def test_attention_is_compared_on_the_same_weights() -> None:
     figure = core.attention_against_torch(batch=2, length=5, dim=12, heads=3, repeats=2)
     assert figure.unit == "×"
     assert set(figure.detail["milliseconds"]) == {"clearhead", "torch"}
+
+
+def test_the_program_for_long_texts_measures_every_length(
+    commands_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(commands_folder / "python"))
+    found = in_own_process(core._LONG, "3", "7", "11")
+    assert found["lengths"] == [7, 11]
+    assert len(found["seconds"]) == 2
+    assert min(found["seconds"]) > 0
+
+
+def test_core_measures_attention_length_text_and_start_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, attention = (
+        builtin.examples,
+        partial(core.attention_against_torch, batch=2, length=3, dim=4, heads=2, repeats=1),
+    )
+    monkeypatch.setattr(builtin, "examples", lambda kind: whole(kind)[::97])
+    monkeypatch.setattr("clearhead.data.hub.origin", lambda _data: None)  # as if nothing had been downloaded
+    monkeypatch.setattr(core, "attention_against_torch", lambda **_: attention())
+
+    def grows(_code: str, window: str, *lengths: str) -> dict[str, Any]:
+        return {"peak_mb": 700.0, "seconds": [float(length) ** (1 if int(window) else 2) for length in lengths]}
+
+    monkeypatch.setattr(core, "in_own_process", grows)
+    started: list[list[str]] = []
+    monkeypatch.setattr(core.subprocess, "run", lambda words, **_: started.append(words[1:]))
+    found = {each.what: each for each in core.run(peers=False)}
+    assert found["causal forward of 65,536 tokens, 128 wide: peak memory"].holds is True
+    assert found["time against length, full attention: exponent"].value == pytest.approx(2)
+    window = found["time against length, window of 256: exponent"]
+    assert (window.value, window.holds) == (pytest.approx(1), True)
+    read = found["read, tokenise and bucket the built-in pairs"]
+    assert read.detail["pairs"] == len(whole("pairs")[::97])
+    assert list(read.detail["seconds so far"]) == ["read", "train the tokenizer", "encode", "bucket"]
+    assert 0 <= found["padding of the built-in pairs at 4,096 tokens"].value < 100
+    assert started == [["-m", "clearhead", "--help"]] * 7 + [["-c", "import clearhead"]] * 7
+    assert (found["clearhead --help"].limit, found["import clearhead"].limit) == (0.4, None)
 
 
 def test_machine_names_what_it_measured_on() -> None:

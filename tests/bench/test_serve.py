@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from tests.serve.setting import CHARACTERS, make
 
 from clearhead.bench import serve
 from clearhead.bench.serve import (
+    ONE_CLIENT,
     LoadTest,
     Responses,
     Streams,
@@ -78,16 +82,19 @@ def test_every_answer_is_checked(address: str) -> None:
 
 
 def test_a_refused_connection_is_an_error() -> None:
-    found, _ = run_clients("http://127.0.0.1:9", "en-es", EXPECTED, clients=1, seconds=0.05)
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]  # free again after this block
+    found, _ = run_clients(f"http://127.0.0.1:{port}", "en-es", EXPECTED, clients=1, seconds=0.05)
     assert found.errors[0].startswith("ConnectionRefusedError")
     assert not found.times
 
 
 def test_times_and_memory_are_measured(address: str) -> None:
-    found = measure(address, "en-es", EXPECTED, clients=2, seconds=2.0)
+    found = measure(address, "en-es", EXPECTED, clients=2, seconds=0.5)
     assert found.memory == (12345, 12345)
     assert memory(address) == 12345
-    assert found.alone_seconds < found.together_seconds
+    assert found.alone_seconds >= ONE_CLIENT * 0.5
+    assert found.together_seconds >= (1 - ONE_CLIENT) * 0.5
 
 
 def test_figures_show_missed_bounds() -> None:
@@ -115,6 +122,27 @@ def test_invalid_seconds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEARHEAD_BENCH_SECONDS", "soon")
     with pytest.raises(ConfigError, match="CLEARHEAD_BENCH_SECONDS=soon is not a number of seconds"):
         next(serve.run(peers=False))
+
+
+def test_translations_and_streams_are_asked_of_real_services(
+    commands_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(commands_folder / "python"))
+    monkeypatch.setattr("clearhead.data.hub.origin", lambda _: None)
+    monkeypatch.setenv("CLEARHEAD_BENCH_SECONDS", "0.5")
+    for name, value in {"SENTENCES": 3, "CLIENTS": 2, "STREAMED": (5,), "STREAMS": {1: 1.0, 2: 0.1}}.items():
+        monkeypatch.setattr(serve, name, value)
+    found = {each.what: each.value for each in serve.run(peers=False)}
+    assert (found["2 clients: errors"], found["2 clients: wrong answers"]) == (0, 0)
+    assert found["2 clients: half are answered within"] > 0
+    assert found["1 streams of 5 tokens: tokens a second"] > 0
+    assert found["2 streams of 5 tokens / one stream"] > 0
+
+
+def test_a_service_that_does_not_start_is_a_sentence(commands_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(commands_folder / "python"))
+    with pytest.raises(ConfigError, match="the service did not start; its message is above"), serve.service("no-model"):
+        pass
 
 
 def test_memory_is_compared_by_medians_of_its_samples() -> None:

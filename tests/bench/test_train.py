@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.optim import AdamW
 
+from clearhead.bench import train
 from clearhead.bench.measure import median_ratio, medians
 from clearhead.bench.peers import BETAS, RATE, WEIGHT_DECAY, Gpt
 from clearhead.bench.train import (
@@ -46,6 +47,7 @@ def test_there_are_enough_batches_for_a_turn(size: Gpt, tmp_path: Path) -> None:
     assert len(trainer.cursor) >= TURN
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_ours_is_measured_alone_without_peers() -> None:
     try:
         first, second = measured(SMALL, peers=False, rounds=1, starts=2)
@@ -93,13 +95,50 @@ def test_adapters_of_ours_and_of_peft_are_of_the_same_size(tmp_path: Path) -> No
     assert trained == {LORA: 4 * RANK * 6, PEFT: 4 * RANK * 6, PEFT_GPT2: RANK * (6 + 18)}
 
 
-@pytest.mark.slow
-def test_an_adapter_keeps_no_more_for_its_backward_pass_than_that_of_peft() -> None:
+def test_an_adapter_keeps_no_more_for_its_backward_pass_than_that_of_peft(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("peft")
-    memory = adapter_memory(SMALL)
+    monkeypatch.setattr(train, "in_own_process", lambda _code, *words: {**train.one_step(*words), "peak_mb": 700.0})
+    try:
+        memory = adapter_memory(SMALL)
+    finally:
+        torch.use_deterministic_algorithms(False)
     assert 0 < memory[LORA]["kept_mb"] <= memory[PEFT]["kept_mb"] + 16e-6  # the number of tokens
     rounds = [{LORA: 3.0, PEFT: 4.0, PEFT_GPT2: 6.0}]
     found = {each.what: each for each in adapter_results(SMALL, rounds, memory)}
     assert found["adapter of a GPT 1 × 6: clearhead LoRA / peft on the same network"].value == 0.75
     kept = found["adapter of a GPT 1 × 6: memory for the backward pass, clearhead LoRA / peft on the same network"]
     assert kept.value == pytest.approx(1, abs=2e-3)
+
+
+@pytest.mark.slow
+def test_the_memory_of_an_adapter_is_that_of_its_own_process() -> None:
+    pytest.importorskip("peft")
+    memory = adapter_memory(SMALL)
+    assert 0 < memory[LORA]["kept_mb"] <= memory[PEFT]["kept_mb"] + 16e-6
+    assert min(each["peak_mb"] for each in memory.values()) > 50
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_every_adapter_is_timed() -> None:
+    pytest.importorskip("peft")
+    try:
+        [taken] = train.adapters_measured(SMALL, rounds=1, starts=1)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert list(taken) == [LORA, PEFT, PEFT_GPT2]
+
+
+def test_both_sizes_are_measured_and_adapters_with_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = {"clearhead": 6.0, "transformers": 9.0}
+    monkeypatch.setattr(
+        train, "measured", lambda _size, peers, rounds: [calm if peers else {"clearhead": 6.0}] * rounds
+    )
+    monkeypatch.setattr(
+        train, "adapters_measured", lambda _size, rounds: [{LORA: 3.0, PEFT: 4.0, PEFT_GPT2: 6.0}] * rounds
+    )
+    kept = {name: {"kept_mb": 2.0, "peak_mb": 700.0} for name in (LORA, PEFT)}
+    monkeypatch.setattr(train, "adapter_memory", lambda _size: kept)
+    alone, beside = list(train.run(peers=False)), list(train.run(peers=True))
+    assert [each.detail["rounds"] for each in alone] == list(SIZES.values())
+    assert {each.what for each in alone} < {each.what for each in beside}
+    assert "adapter of a GPT 6 × 384: clearhead LoRA / peft on the same network" in {each.what for each in beside}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,33 @@ def test_results_compare_medians() -> None:
         "clearhead: WordSim-353",
         "clearhead: analogies",
     ]
+
+
+@pytest.mark.parametrize("peers", [False, True])
+def test_every_round_has_its_seed_and_both_learn_from_the_same_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peers: bool
+) -> None:
+    settings, seeds, given = small(tmp_path), [], []
+
+    def theirs(lists: list[list[str]], _config: object) -> Learned:
+        given.append(lists)
+        return Learned(50.0, {})
+
+    def ours(trainer: Any, lists: list[list[str]]) -> Learned:
+        seeds.append(trainer.config.seed)
+        given.append(lists)
+        return Learned(100.0, {})
+
+    real = words.our_trainer
+    monkeypatch.setattr(words, "check_questions", lambda: None)
+    monkeypatch.setattr(words, "our_trainer", lambda folder, seed: real(folder, seed, settings))
+    monkeypatch.setattr(words, "train_ours", ours)
+    monkeypatch.setattr(words, "train_gensim", theirs)
+    found = {each.what: each.value for each in words.run(peers)}
+    assert seeds == list(range(1, words.ROUNDS + 1))
+    assert found["clearhead: training speed"] == 100
+    assert found.get("training speed, clearhead / gensim") == (2 if peers else None)
+    assert len({str(lists) for lists in given}) == 1
 
 
 def test_without_human_ratings_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,3 +101,11 @@ def test_images_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)[1] == {"image": images[1], "caption": one}
     assert _run(["classify", str(tmp_path / "eyes"), images[0]], debug=True) == 0
     assert capsys.readouterr().out.count("%") == 2  # the path of an image is not a file of texts
+
+
+def test_generate_reads_its_prompt_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"ROMEO:\nAy\n"), isatty=lambda: False))
+    assert _run(["generate", "shakespeare", "-", "--max-tokens", "5"], debug=True) == 0
+    assert capsys.readouterr().out.startswith("ROMEO:\nAy")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 import yaml
 
 from clearhead import __version__, tasks
-from clearhead.cli.main import _run
+from clearhead.cli.main import VERBS, Verb, _run
+from clearhead.data import builtin
 from clearhead.errors import DataError
 
 
@@ -21,6 +23,21 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["--help"], debug=False) == 0
     said = capsys.readouterr().out
     assert all(verb in said for verb in ("config", "data", "demo", "bench"))
+    assert "..." not in said.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_help_has_the_first_sentence_of_each_verb(name: str) -> None:
+    verb = Verb(name, help=VERBS[name][1]).load()
+    assert verb.name == name
+    assert verb.get_short_help_str(100) == VERBS[name][1]
+
+
+def test_the_help_reads_the_file_of_no_verb() -> None:
+    show = "print([name for name in sys.modules if name.startswith('clearhead.cli.') and name != 'clearhead.cli.main'])"
+    code = f"import sys; from clearhead.cli.main import _run; _run(['--help'], False); {show}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.parametrize(
@@ -116,6 +133,40 @@ def test_demo_as_json_has_rows_that_sum_to_one(capsys: pytest.CaptureFixture[str
     said = json.loads(capsys.readouterr().out)
     assert [step["name"] for step in said["steps"]] == ["score", "scale", "softmax", "weight", "sum"]
     assert all(sum(row) == pytest.approx(1) for row in said["weights"])
+
+
+@pytest.fixture
+def short_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a few of the pairs, for two steps."""
+    demo, whole = import_module("clearhead.cli.demo"), builtin.examples
+    monkeypatch.setattr(demo, "SETTINGS", (*demo.SETTINGS, "tokenizer.size=300", "model.dim=16", "train.max_steps=2"))
+    monkeypatch.setattr(builtin, "examples", lambda kind: whole(kind)[::97])
+
+
+@pytest.mark.usefixtures("short_demo")
+def test_demo_trains_translates_and_says_what_to_type_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert _run(["demo", "--out", str(run)], debug=True) == 0
+    said = capsys.readouterr().out
+    assert "% of the held-out sentences are translated exactly as in the reference." in said
+    assert "\n  we are eating bread\n  → " in said
+    assert f'  clearhead translate {run} "the little girl is reading a book"\n' in said
+    assert "cross-attention, last layer" in (run / "cross-attention.svg").read_text(encoding="utf-8")
+    assert _run(["translate", str(run), "we are eating bread"], debug=True) == 0
+    assert f"  → {capsys.readouterr().out}" in said
+
+
+@pytest.mark.usefixtures("short_demo")
+def test_demo_as_json_has_scores_and_translations(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _run(["demo", "--json"], debug=True) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert Path(said["run"]).parent == Path("runs")
+    assert {"BLEU", "exact match"} <= said["scores"].keys()
+    assert len(said["translations"]) == 3
+    assert Path(said["figure"]).is_file()
 
 
 def test_the_module_is_the_command_and_a_closed_pipe_is_no_error() -> None:

@@ -22,8 +22,8 @@ from clearhead.cli.main import _run
 
 
 @contextmanager
-def served(*words: str, verb: str = "serve") -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    command = [sys.executable, "-m", "clearhead", verb, *words, "--port", "0", "--json"]
+def served(clearhead: Path, *words: str, verb: str = "serve") -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    command = [clearhead, verb, *words, "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     announced = ""
@@ -47,8 +47,8 @@ def ask(address: str, route: str, body: dict[str, Any]) -> Any:
         return json.load(answer)
 
 
-def test_it_serves_several_models_and_finishes_requests_in_progress() -> None:
-    with served("vectors=words", "shakespeare") as (process, announced):
+def test_it_serves_several_models_and_finishes_requests_in_progress(commands_folder: Path) -> None:
+    with served(commands_folder / "clearhead", "vectors=words", "shakespeare") as (process, announced):
         assert announced["models"] == ["vectors", "shakespeare"]
         found = ask(announced["address"], "/words", {"model": "vectors", "question": "neighbours", "words": ["king"]})
         assert len(found["found"]) == 10
@@ -70,8 +70,8 @@ def test_it_serves_several_models_and_finishes_requests_in_progress() -> None:
 
 
 @pytest.mark.parametrize(("verb", "more"), [("serve", ()), ("studio", ("--no-browser",))])
-def test_ctrl_c_stops_it_with_exit_code_0(verb: str, more: tuple[str, ...]) -> None:
-    with served("words", *more, verb=verb) as (process, announced):
+def test_ctrl_c_stops_it_with_exit_code_0(commands_folder: Path, verb: str, more: tuple[str, ...]) -> None:
+    with served(commands_folder / "clearhead", "words", *more, verb=verb) as (process, announced):
         urllib.request.urlopen(announced["address"].removesuffix("/studio/") + "/health", timeout=60).close()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
@@ -141,3 +141,11 @@ def test_help_needs_neither_torch_nor_fastapi() -> None:
     code = "import sys, clearhead.cli.main; sys.exit(any(m in sys.modules for m in ('torch', 'fastapi', 'uvicorn')))"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     assert subprocess.run([sys.executable, "-c", code], check=False, env=environment).returncode == 0
+
+
+def test_an_error_about_quantising_names_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["serve", "words", "--quantise", "q9", "--port", "0"], debug=False) == 2
+    assert "unknown --quantise q9; choose from: q4, q8" in capsys.readouterr().err
+    assert _run(["serve", "words", "--cache-type", "int8", "--port", "0"], debug=False) == 2
+    error = capsys.readouterr().err
+    assert "--cache-type int8 is for quantised language models; add --quantise q8 or q4" in error

@@ -217,7 +217,8 @@ def test_runs_of_different_tasks_and_labels_never_seen(say: Say, capsys: pytest.
     sentence = "clearhead: runs of different tasks cannot be compared: one is for translate, two for classify\n"
     assert capsys.readouterr().err == sentence
     assert _run(["eval", "two", "--data", "other.csv"], debug=False) == 2
-    assert capsys.readouterr().err == "clearhead: other.csv: has labels that the model never saw: odd\n"
+    said = "other.csv: the text is column text, the label column label\n"
+    assert capsys.readouterr().err == said + "clearhead: other.csv: has labels that the model never saw: odd\n"
 
 
 def test_help_needs_neither_torch_nor_matplotlib_nor_tensorboard() -> None:

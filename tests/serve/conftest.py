@@ -19,7 +19,7 @@ from clearhead.serve.server import Address, create_app, make_server
 
 from .setting import make_all
 
-LIMITS = Limits(patience=5.0, characters=2000, seconds=20.0, context=500)
+LIMITS = Limits(patience=60.0, characters=2000, seconds=120.0, context=500)  # of time, for a busy machine
 Open = Callable[..., AbstractContextManager[str]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import logging
 import select
@@ -12,8 +13,10 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import torch
 from pydantic import ValidationError
 from starlette.testclient import TestClient
 
@@ -27,6 +30,7 @@ from clearhead.serve.security import Access, Limits, check_items
 from clearhead.serve.server import create_app
 from clearhead.serve.tasks import TranslateRequest, WordsRequest
 from clearhead.serve.worker import STEP_WORK, Job, Worker
+from clearhead.tasks.base.predictor import GeneratingPredictor, Predictor
 from clearhead.text import Tokenizer
 
 from .conftest import Open
@@ -319,6 +323,21 @@ def test_clients_that_leave_do_not_fill_the_log(open_service: Open, caplog: pyte
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
+def test_a_request_that_outlasts_the_grace_period_gets_a_503_and_no_traceback(
+    open_service: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = {"model": "writer", "prompt": "a", "max_tokens": 90_000, "n": 10, "temperature": 0}
+    body["frequency_penalty"] = -2  # the more often a token was written, the likelier it is: no text ends
+    with open_service("writer", context=100_000, tokens=10**6, grace=0.1) as address:
+        connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        eventually(lambda: metric(address, 'clearhead_running_rows{model="writer"}') > 0)
+    with closing(connection):
+        answer = connection.getresponse()
+        assert (answer.status, json.load(answer)["error"]["code"]) == (503, "stopping")
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
 def test_health_is_answered_while_a_large_body_is_read(address: str) -> None:
     """Not a matter of speed: while it was read in the event loop, no other request was answered at all."""
     body = json.dumps({"model": "writer", "prompt": [7] * 250_000})
@@ -346,3 +365,20 @@ def test_many_requests_of_one_client_do_not_delay_another(address: str) -> None:
     for each in crowd:
         each.join()
     assert found == [200] * 4
+
+
+def test_a_look_past_its_time_does_not_keep_the_model(open_service: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends between two layers; on the way it has no step at which the thread could leave it."""
+
+    def look_for_ever(self: Any, *_: Any, **__: Any) -> None:
+        x = torch.zeros(3, 3)
+        while True:
+            x = torch.nn.functional.relu(x)
+
+    monkeypatch.setattr(Predictor, "look", look_for_ever)
+    monkeypatch.setattr(GeneratingPredictor, "look", look_for_ever)
+    with open_service("translator", seconds=0.3) as address:
+        status, found = post(address, "/look", {"model": "translator", "text": "we are"})
+        assert (status, found["error"]["code"]) == (504, "too_slow")
+        eventually(lambda: metric(address, 'clearhead_running_rows{model="translator"}') == 0)
+        eventually(lambda: post(address, "/translate", {"model": "translator", "text": "we are"})[0] == 200)

@@ -134,7 +134,7 @@ def test_a_long_prompt_is_read_in_parts(client: TestClient, monkeypatch: pytest.
         ({"prompt": []}, "there is nothing to answer: the list is empty"),
         ({"prompt": "a", "stop": [""]}, "stop."),
         ({"prompt": "a", "temperature": 3}, "temperature: input should be less than or equal to 2"),
-        ({"prompt": "a", "presence_penalty": 1}, "presence_penalty: input should be less than or equal to 0"),
+        ({"prompt": "a", "presence_penalty": 3}, "presence_penalty: input should be less than or equal to 2"),
         ({"prompt": "a", "suffix": "b"}, "suffix: extra inputs are not permitted"),
     ],
 )

@@ -171,6 +171,15 @@ def test_every_supported_image_format_is_read(safe_client: TestClient, kind: str
     assert safe_client.post("/classify", json={"model": "eyes", "image": image}).status_code == 200
 
 
+def test_a_damaged_form_is_refused_and_writes_nothing_into_the_log(
+    safe_client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = {"content-type": "multipart/form-data; boundary=edge"}
+    for body in (b"--hedge", b"--edge\r\na\x07b: c\r\n\r\n--edge--", b"{}"):
+        assert refused(safe_client, "/classify", body, kind)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("python_multipart")] == []
+
+
 def test_a_form_with_too_many_parts_is_refused(safe_client: TestClient) -> None:
     many = {f"field{number}": "x" for number in range(50)}
     assert safe_client.post("/classify", data=many, files={"image": ("a.png", png())}).status_code == 400
@@ -194,6 +203,12 @@ def test_a_wrong_method_is_a_405(safe_client: TestClient) -> None:
         assert answer.status_code == 405
         assert answer.headers["allow"] == "POST"
     assert safe_client.get("/translate").json()["error"]["message"].startswith("this address answers another method")
+
+
+def test_an_error_that_quotes_the_request_is_one_line(safe_client: TestClient) -> None:
+    body = {"model": "writer", "prompt": "a", "look": {"probes": ["de\nco\u2028der"]}}
+    answer = refused(safe_client, "/v1/completions", json.dumps(body).encode())
+    assert answer.startswith("this model has no de co der: a name begins with decoder, logits")
 
 
 def test_markup_in_a_name_comes_back_only_as_json(safe_client: TestClient) -> None:

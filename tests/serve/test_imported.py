@@ -10,6 +10,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 from tests.interop.originals import ORIGINALS
+from tests.optional import optional
 from torch.testing import assert_close
 
 from clearhead.interop.importing import import_model
@@ -17,7 +18,7 @@ from clearhead.serve.registry import Service
 from clearhead.serve.security import Access
 from clearhead.serve.server import create_app
 
-pytest.importorskip("transformers", reason="the originals are built by transformers")
+optional("transformers", reason="the originals are built by transformers")
 
 TEMPLATE = "{% for each in messages %}{{ each.role }}: {{ each.content }}\n{% endfor %}assistant:"
 NAMES = {"llama": "llama", "bert": "bert", "critic": "bert classify", "decider": "gpt2 classify", "tagger": "bert tag"}

@@ -22,6 +22,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from clearhead import load
 from clearhead.errors import ConfigError
 from clearhead.serve.errors import RequestError
 from clearhead.serve.logs import JsonFormatter
@@ -261,8 +262,8 @@ def test_tls_needs_both_files_and_ones_that_fit(certificate: tuple[Path, Path], 
 
 
 @contextmanager
-def started(run: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-m", "clearhead", "serve", run, "--port", "0", "--json", *more]
+def started(clearhead: Path, run: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    command = [clearhead, "serve", run, "--port", "0", "--json", *more]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     text = ""
@@ -277,10 +278,12 @@ def started(run: str, *more: str) -> Iterator[tuple[subprocess.Popen[str], str]]
         process.communicate()
 
 
-def test_the_end_has_a_deadline_and_a_second_signal_is_obeyed_at_once(runs: list[str]) -> None:
+def test_the_end_has_a_deadline_and_a_second_signal_is_obeyed_at_once(runs: list[str], commands_folder: Path) -> None:
     """With a client that does not read a stream without end."""
+    clearhead = commands_folder / "clearhead"
     writer = next(run for run in runs if run.endswith("writer"))
-    body = json.dumps({"model": "writer", "prompt": "a", "max_tokens": 2000, "n": 4, "stream": True, "logprobs": 20})
+    settings = {"max_tokens": 2000, "n": 4, "logprobs": 20, "banned_tokens": [load(writer).tokenizer.stop]}
+    body = json.dumps({"model": "writer", "prompt": "a", "stream": True, **settings})
     asked = (HEAD.format(len(body)).replace("/translate", "/v1/completions") + body).encode()
 
     def deaf(address: str) -> socket.socket:
@@ -291,13 +294,13 @@ def test_the_end_has_a_deadline_and_a_second_signal_is_obeyed_at_once(runs: list
         assert connection.recv(100).startswith(b"HTTP/1.1 200")
         return connection
 
-    with started(writer, "--grace", "0.5", "--log-json") as (process, address), closing(deaf(address)):
+    with started(clearhead, writer, "--grace", "0.5", "--log-json") as (process, address), closing(deaf(address)):
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert process.stderr is not None
         logged = [json.loads(line) for line in process.stderr.read().splitlines()]
         assert "POST /v1/completions 200" in [line["message"] for line in logged]
-    with started(writer, "--grace", "600") as (process, address), closing(deaf(address)):
+    with started(clearhead, writer, "--grace", "600") as (process, address), closing(deaf(address)):
         process.send_signal(signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.3)

@@ -92,7 +92,7 @@ def expected_translation(model: Predictor, case: Case) -> str:
 def post(address: str, route: str, **body: Any) -> tuple[int, str]:
     """The status and the body of an answer."""
     parts = urlsplit(address)
-    with closing(http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=60)) as connection:
+    with closing(http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=300)) as connection:
         connection.request("POST", route, json.dumps(body), {"content-type": "application/json"})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()

@@ -8,11 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
 from starlette.testclient import TestClient
 
 from clearhead.serve.registry import Service
@@ -95,10 +92,14 @@ def app(runs: list[str]) -> Iterator[Any]:
 
 def run_cases(app: Any, count: int) -> Counter[int]:
     """Ask so many cases of each operation, as the document allows and as it does not; how often came which status."""
+    import schemathesis  # here, since it takes a second
+    from schemathesis import GenerationMode
+    from schemathesis.checks import not_a_server_error
+
     schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Host": "localhost"})
     answered: Counter[int] = Counter()
 
-    def ask(case: schemathesis.Case) -> None:
+    def ask(case: Any) -> None:
         if isinstance(case.body, dict) and isinstance(case.body.get("model"), str):
             case.body["model"] = MODELS[case.operation.path]  # a drawn name would never be one
         response = case.call(headers={"Host": "localhost"})
@@ -111,7 +112,7 @@ def run_cases(app: Any, count: int) -> Counter[int]:
     return answered
 
 
-def _ask_many(strategy: Any, ask: Callable[[schemathesis.Case], None], count: int) -> None:
+def _ask_many(strategy: Any, ask: Callable[[Any], None], count: int) -> None:
     quick = settings(
         max_examples=count,
         phases=[Phase.generate],

@@ -71,3 +71,12 @@ def test_models_are_named_by_their_directory_or_by_the_user(runs: list[str], tmp
     service.close()
     with pytest.raises(ConfigError, match="two models are called vectors; give one of them another name: NAME="):
         Service.load([vectors, f"vectors={vectors}"])
+
+
+def test_weights_are_rounded_for_all(runs: list[str]) -> None:
+    writer = next(run for run in runs if run.endswith("writer"))
+    service = Service.load([writer], quantise="q8")
+    assert service.models["writer"].model.engines.quantise == "q8"
+    service.close()
+    with pytest.raises(ConfigError, match="unknown quantise=q5"):
+        Service.load([writer], quantise="q5")

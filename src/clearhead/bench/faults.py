@@ -3,7 +3,8 @@
 Each client asks questions whose answers are known from the model without a service, whole or as a stream. In between it
 leaves in the middle of a request or of an answer, reads slowly or not at all, sends what is no request, and asks again
 at once. In the first third of the time the service is restarted (SIGTERM, which must lose no answer that has begun) and
-killed (SIGKILL) in turn; the rest of the time shows whether its memory stays flat.
+killed (SIGKILL) in turn; the rest of the time shows whether its memory stays flat. At the end, the largest requests
+that the service takes or refuses are sent one by one, and /health is asked meanwhile.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Any
 from urllib.parse import urlsplit
 
-from clearhead.bench.measure import Measurement
+from clearhead.bench.measure import Measurement, at_once
 from clearhead.bench.serve import JSON, first_and_last, real_sentences, sampled_memory
 from clearhead.errors import ConfigError
 
@@ -50,6 +51,7 @@ class Question:
 class Findings:
     """What the clients saw."""
 
+    requests: int = 0  # of all kinds
     right: int = 0
     refused: int = 0  # 429: the service is busy, and says so
     faults: Counter[str] = field(default_factory=Counter)  # of each kind
@@ -69,11 +71,12 @@ def run(minutes: float = MINUTES, clients: int = CLIENTS) -> Iterator[Measuremen
         restarts.start()
         first = attack(service.address, questions, clients, seconds / 3, was_down=service.was_down)
         restarts.join()
-        attack(service.address, questions, clients, seconds / 12)  # warm again
+        warm = attack(service.address, questions, clients, seconds / 12, seed=1)  # again, after the last restart
         with sampled_memory(service.address) as memory:
-            rest = attack(service.address, questions, clients, seconds * 7 / 12, seed=1)
+            rest = attack(service.address, questions, clients, seconds * 7 / 12, seed=2)
         busy = slots_in_use(service.address)
-        yield from figures([first, rest], first_and_last(memory), busy, service.restarts)
+        yield from figures([first, warm, rest], first_and_last(memory), busy, service.restarts)
+        yield slowest_health(service.address, largest_requests(TRANSLATOR, WRITER))
 
 
 def figures(
@@ -81,6 +84,7 @@ def figures(
 ) -> Iterator[Measurement]:
     """Yield the figures with their bounds."""
     faults = sum((each.faults for each in found), Counter[str]())
+    yield Measurement("requests", sum(each.requests for each in found), "")
     yield Measurement("answers checked", sum(each.right for each in found), "")
     yield Measurement("faults", faults.total(), "", None, dict(faults))
     yield Measurement("restarts and kills", restarts.total(), "", None, dict(restarts))
@@ -189,6 +193,60 @@ def slots_in_use(address: str, seconds: float = 30.0) -> float:
         time.sleep(0.2)
 
 
+# --- the largest requests ---
+
+LARGEST = 7_900_000  # bytes of a body: a little less than the limit
+HEALTH = 100.0  # ms
+
+
+def largest_requests(translator: str, writer: str) -> dict[str, tuple[str, bytes]]:
+    """Requests that are as large as they may be, of every kind that is a different work: route and body, by name."""
+
+    def of(route: str, model: str, **fields: Any) -> tuple[str, bytes]:
+        return route, json.dumps({"model": model, **fields}).encode()
+
+    keys = ", ".join(f'"k{number}": 0' for number in range(LARGEST // 14))
+    return {
+        "millions of wrong ids": of("/v1/completions", writer, prompt=[-1] * (LARGEST // 4)),
+        "as many ids as a request may have": of("/v1/completions", writer, prompt=[[7] * 2000] * 128),
+        "millions of unknown fields": ("/translate", f'{{"model": "{translator}", {keys}}}'.encode()),
+        "one long text": of("/translate", translator, text="word " * (LARGEST // 5)),
+        "escapes": of("/translate", translator, text="\u1234" * (LARGEST // 6)),
+        "as many texts as a request may have": of("/translate", translator, text=["we are eating bread " * 40] * 128),
+        "brackets": ("/v1/completions", b"[" * LARGEST),
+        "a text to look at": of("/look", translator, text="we are eating bread " * 12, full=True),
+        "inner tensors": of("/v1/completions", writer, prompt="a" * 190, max_tokens=9, look={"probes": ["*.weights"]}),
+    }
+
+
+def slowest_health(address: str, requests: Mapping[str, tuple[str, bytes]]) -> Measurement:
+    """How long /health takes at most, while each of some requests is answered or refused."""
+    slowest = {name: _health_during(address, *request) for name, request in requests.items()}
+    what = "/health is answered within, while the largest requests are answered or refused"
+    return Measurement(what, max(slowest.values()), "ms", HEALTH, {"ms": slowest})
+
+
+def _health_during(address: str, route: str, body: bytes) -> float:
+    netloc, slowest = urlsplit(address).netloc, 0.0
+
+    def send() -> None:
+        with closing(http.client.HTTPConnection(netloc, timeout=WAIT)) as connection, suppress(*UNANSWERED):
+            connection.request("POST", route, body, JSON)
+            connection.getresponse().read()
+
+    sending = threading.Thread(target=send)
+    with closing(http.client.HTTPConnection(netloc, timeout=WAIT)) as connection:
+        sending.start()
+        while sending.is_alive():
+            start = time.monotonic()
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+            slowest = max(slowest, 1000 * (time.monotonic() - start))
+            time.sleep(0.002)
+    sending.join()
+    return slowest
+
+
 # --- the clients ---
 
 
@@ -208,11 +266,7 @@ def attack(
         while time.monotonic() < end:
             one.act()
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(clients, client)
     return found
 
 
@@ -225,11 +279,13 @@ class Client:
     found: Findings
     was_down: Callable[[float, bool], bool]
     draw: random.Random
+    start: float = 0.0  # of the last question or fault
     begun: bool = False  # whether the answer to the last question has begun
 
     def act(self) -> None:
         """One question, or one fault."""
-        question, start, self.begun = self.draw.choice(self.questions), time.monotonic(), False
+        question, self.start, self.begun = self.draw.choice(self.questions), time.monotonic(), False
+        self.found.requests += 1
         try:
             if self.draw.random() > FAULT_SHARE:
                 self.ask(question)
@@ -240,7 +296,7 @@ class Client:
             self.found.faults[fault.__name__] += 1
             fault(question)
         except UNANSWERED as problem:
-            if self.was_down(start, self.begun):
+            if self.was_down(self.start, self.begun):
                 self.found.excused += 1
                 time.sleep(0.1)
             else:
@@ -256,12 +312,20 @@ class Client:
         if response.status == 429:
             self.found.refused += 1
             time.sleep(0.05)
+        elif self._is_stopping(response.status):
+            self.found.excused += 1
         elif response.status != 200:
             self.found.failures.append(f"{response.status}: {content[:200]}")
-        elif (text := answer_of(question.route, content, stream)) in question.answers:
+        elif (text := answer_of(question.route, content, stream)) is None:
+            self.found.failures.append(f"a stream without an end: …{content[-200:]}")
+        elif text in question.answers:
             self.found.right += 1
         else:
             self.found.wrong.append(f"{question.body}: {text!r} instead of {sorted(question.answers)}")
+
+    def _is_stopping(self, status: int) -> bool:
+        """Whether a service that is being stopped refused a question."""
+        return status == 503 and self.was_down(self.start, False)
 
     def _sent(self, question: Question, stream: bool = False) -> closing[http.client.HTTPConnection]:
         connection = http.client.HTTPConnection(self.netloc, timeout=WAIT)
@@ -312,7 +376,9 @@ class Client:
             connection.request("POST", question.route, bytes(content), JSON)
             response = connection.getresponse()
             response.read()
-        if response.status >= 500:
+        if self._is_stopping(response.status):
+            self.found.excused += 1
+        elif response.status >= 500:
             self.found.failures.append(f"{response.status} to {bytes(content[:200])!r}")
         elif response.status < 400:
             self.found.accepted.append(f"{response.status} to {bytes(content[:200])!r}")

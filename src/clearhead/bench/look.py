@@ -36,10 +36,11 @@ from clearhead.bench.measure import (
 )
 from clearhead.bench.peers import Gpt, transformers_gpt2
 from clearhead.config import AnyConfig
-from clearhead.decode import Prompts, Settings, generate
+from clearhead.decode import Settings
 from clearhead.interop.checkpoint import read_checkpoint
 from clearhead.interop.reference import load_reference
 from clearhead.look import capture
+from clearhead.look.seeing import SeenRow, generate_seeing, heads_to_see
 from clearhead.run import Sizes
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.network import build_network
@@ -121,6 +122,7 @@ def captured(
 _ONE_HEAD = """
 import sys, torch
 from clearhead.look import capture
+from clearhead.look.seeing import SeenRow, generate_seeing, heads_to_see
 from clearhead.nn import Encoder, EncoderBlock, Mask
 length, pattern = int(sys.argv[1]), sys.argv[2]
 torch.manual_seed(1)
@@ -222,17 +224,20 @@ def run_model(path: str, peers: bool, length: int = 512, generated: int = 64, ro
 
 
 def while_generating(model: Any, one: str, head: int, prompt: list[int], tokens: int, rounds: int) -> Measurement:
-    """Greedy generation by the network with one head captured at every token, against plain generation."""
-    settings = Settings(max_tokens=tokens)
+    """Greedy generation with one head seen at every token, against plain generation; by the engine if it can."""
+    wanted, settings = heads_to_see(model.outline, model.engines.stepper(), [one], head), Settings(max_tokens=tokens)
+    stepper = model.network if wanted is None else model.engines.stepper()
 
-    def plain() -> object:
-        return generate(model.network, model.network.start(), Prompts([prompt]), settings)
+    def generated(seen: SeenRow | None = None) -> object:
+        return generate_seeing(stepper, stepper.start(), prompt, None, settings, seen)
 
     def looking() -> object:
+        if wanted is not None:
+            return generated(SeenRow(wanted))
         with capture(model.network, one, heads=head):
-            return plain()
+            return generated()
 
-    found = rounds_together({PLAIN: plain, ONE: looking}, rounds, warm_up=1)
+    found = rounds_together({PLAIN: generated, ONE: looking}, rounds, warm_up=1)
     what = f"{model.name}, {tokens} tokens generated: {ONE} / without looking"
     return Measurement(what, median_ratio(found, ONE, PLAIN), "×", MOST[ONE], {"milliseconds": medians(found)})
 

@@ -3,6 +3,7 @@
 side_by_side(candidates, repeats)             in this process
 side_by_side_apart(candidates, repeats)       each candidate in its own process
 in_own_process(code)                          runs Python code and reports its peak memory
+at_once(clients, work)                        calls work(0), work(1), … in a thread each
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -176,3 +178,10 @@ def machine() -> dict[str, Any]:
         "system": platform.system(),
         "native": None if native is None else native.variant,
     }
+
+
+def at_once(clients: int, work: Callable[[int], None]) -> None:
+    """Run clients of a service side by side; what one of them raises is raised when all have ended."""
+    with ThreadPoolExecutor(clients) as pool:
+        for ended in [pool.submit(work, number) for number in range(clients)]:
+            ended.result()

@@ -5,7 +5,8 @@ parallel, all with real sentences for `en-es`; every response is compared with t
 without a service. `CLEARHEAD_BENCH_SECONDS` shortens the five minutes.
 
 Then 1, 8 and 32 clients stream texts of `shakespeare`, which the service generates in one batch: the tokens of all
-clients in a second, and the time to the first token. `--faults` is another run (faults.py).
+clients in a second, and the time to the first token. `--peers` serves a GGUF file with other servers too (servers.py);
+`--faults` is another run (faults.py).
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ import http.client
 import json
 import os
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from clearhead.bench.measure import Measurement
+from clearhead.bench import servers
+from clearhead.bench.measure import Measurement, at_once
 from clearhead.errors import ConfigError
 
 MODEL, CLIENTS, SECONDS, SENTENCES = "en-es", 64, 300.0, 500
@@ -37,7 +37,7 @@ FIRST_TOKEN = 500.0  # ms, for 99 of 100 texts and 8 clients
 JSON = {"Content-Type": "application/json"}
 
 
-def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - there is no other service to compare with
+def run(peers: bool) -> Iterator[Measurement]:
     """Yield every figure when all is measured."""
     seconds = _seconds()
     expected = translations(MODEL, SENTENCES)
@@ -49,6 +49,8 @@ def run(peers: bool) -> Iterator[Measurement]:  # noqa: ARG001 - there is no oth
         for tokens in STREAMED:
             streams = {count: stream_texts(address, WRITER, count, tokens, seconds * ONE_STREAM) for count in STREAMS}
             yield from stream_figures(streams, tokens)
+    if peers:
+        yield from servers.run()
 
 
 def _seconds() -> float:
@@ -83,23 +85,9 @@ def real_sentences(count: int) -> list[str]:
     return list(islice(dict.fromkeys(pair.source for pair in pairs[::step]), count))
 
 
-@contextmanager
-def service(*models: str) -> Iterator[str]:
+def service(*models: str) -> AbstractContextManager[str]:
     """Run a service and yield its address."""
-    command = [sys.executable, "-m", "clearhead", "serve", *models, "--port", "0", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    output = ""
-    while not output.endswith("}\n"):
-        line = process.stdout.readline()
-        if not line:
-            raise ConfigError("the service did not start; its message is above")
-        output += line
-    try:
-        yield json.loads(output)["address"]
-    finally:
-        process.terminate()
-        process.wait()
+    return servers.started(["-m", "clearhead", "serve", *models, "--port", "0", "--json"])
 
 
 @dataclass
@@ -171,11 +159,7 @@ def run_clients(
                 translate(connection, model, sentences[index % len(sentences)], expected, responses)
                 index += 1
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(clients, client)
     return responses, time.monotonic() - start
 
 
@@ -260,11 +244,7 @@ def stream_texts(address: str, model: str, clients: int, tokens: int, seconds: f
                 found.tokens += tokens
                 seed += clients
 
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(clients, client)
     found.seconds = time.monotonic() - start
     return found
 

@@ -16,7 +16,10 @@ FAULTS = "clearhead.bench.faults"
 
 def bench(
     name: Annotated[
-        str, typer.Argument(help="Benchmark: core, train, defaults, charlm, words, decode, lm, start, look or serve.")
+        str,
+        typer.Argument(
+            help="Benchmark: core, train, defaults, charlm, words, decode, lm, embed, start, look or serve."
+        ),
     ],
     peers: Annotated[
         bool, typer.Option("--peers", help="Measure other packages too, on the same work; needs clearhead[peers].")

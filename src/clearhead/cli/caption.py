@@ -17,7 +17,7 @@ def caption(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print a sentence about an image; about several images a line each: name, tab, sentence."""
+    """Print a sentence about an image. Several images have a line each: name, tab, sentence."""
     import clearhead
 
     loaded = clearhead.load(model)

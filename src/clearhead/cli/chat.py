@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from clearhead.cli.common import Engine, Int8, Json, ModelPath, Quantise, print_json, with_search_options
+from clearhead.cli.common import CacheType, Engine, Int8, Json, ModelPath, Quantise, print_json, with_search_options
 
 END = ("/exit", "/quit")
 
@@ -26,12 +26,13 @@ def chat(
     engine: Engine = "auto",
     int8: Int8 = False,
     quantise: Quantise = None,
+    cache_type: CacheType = None,
     as_json: Json = False,
 ) -> None:
     """Chat with a language model. Ctrl-C stops an answer; Ctrl-D or /exit ends the chat."""
     import clearhead
 
-    loaded = clearhead.load(model, engine, int8, quantise=quantise)
+    loaded = clearhead.load(model, engine, int8, quantise=quantise, cache_type=cache_type)
     loaded.require("chat")
     search |= {"max_tokens": max_tokens, "temperature": temperature}
     history = [{"role": "system", "content": system}] if system else []

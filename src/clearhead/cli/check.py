@@ -17,9 +17,9 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure causality, padding, batches, caches, kernels, engines and the tokenizer of a model.
+    """Test a model: causality, padding, cache, engines, tokenizer.
 
-    Exits with 1 if one of them fails, and names the layer.
+    Prints the largest difference that each test found. If one fails, it names the layer and exits with 1.
     """
     import clearhead
     from clearhead.interop.check import check_model

@@ -44,6 +44,10 @@ LINE_EVERY = 10.0  # seconds between lines of progress where there is no termina
 Quantise = Annotated[
     str | None, typer.Option(help="Round the weights to q8 (8 bits, as --int8) or q4 (4 bits, language models).")
 ]
+CacheType = Annotated[
+    str | None,
+    typer.Option(help="Keys and values of a quantised language model: f16, f32, or int8 for half the memory."),
+]
 
 
 def shot_format(given: str | None) -> dict[str, str]:
@@ -69,6 +73,10 @@ def _search_options(
     repetition_penalty: Annotated[
         float, typer.Option(help="Above 1, tokens that were already used become less likely.")
     ] = 1.0,
+    presence_penalty: Annotated[
+        float, typer.Option(help="Taken off the logit of every token that was generated before.")
+    ] = 0.0,
+    frequency_penalty: Annotated[float, typer.Option(help="Taken off for each time that it was generated.")] = 0.0,
     banned_tokens: Annotated[
         list[int] | None, typer.Option(help="Id of a token that is never generated; may be given several times.")
     ] = None,

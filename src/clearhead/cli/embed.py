@@ -8,9 +8,9 @@ from clearhead.cli.common import Items, Json, ModelPath, is_one, is_typed, print
 
 
 def embed(model: ModelPath, items: Items = None, as_json: Json = False) -> None:
-    """Print one vector for each text or image: the mean over its tokens or patches.
+    """Print one vector for each text or image.
 
-    Each vector is a line of numbers.
+    It is the mean over its tokens or patches, as a line of numbers.
     """
     import clearhead
 

@@ -94,7 +94,7 @@ def _in_context(
             model, data, list(map(int, counts)), seed=seed, words=words, on_progress=advance, **shot_format(form)
         )
     if figure is not None:
-        save_shots_figure(found, figure)
+        save_shots_figure(found, figure, model)
     if as_json:
         documents = [{"run": model, **each.document()} for each in found]
         print_json(documents[0] if len(documents) == 1 else {"run": model, "shots": documents})

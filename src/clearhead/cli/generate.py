@@ -10,6 +10,7 @@ import typer
 
 from clearhead.cli.common import (
     FORMAT_HELP,
+    CacheType,
     Engine,
     Int8,
     Json,
@@ -18,6 +19,7 @@ from clearhead.cli.common import (
     notes,
     print_json,
     shot_format,
+    stdin_lines,
     with_search_options,
 )
 
@@ -26,7 +28,7 @@ from clearhead.cli.common import (
 def generate(
     model: ModelPath,
     search: dict[str, Any],
-    prompt: Annotated[str, typer.Argument(help="The text to continue.")] = "",
+    prompt: Annotated[str, typer.Argument(help="The text to continue; - reads it from standard input.")] = "",
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens to generate.")] = 200,
     temperature: Annotated[float | None, typer.Option(help="0 = greedy, the default with --shots; else 0.8.")] = None,
     stop: Annotated[list[str] | None, typer.Option(help="Stop before this string; may be given several times.")] = None,
@@ -38,6 +40,7 @@ def generate(
     engine: Engine = "auto",
     int8: Int8 = False,
     quantise: Quantise = None,
+    cache_type: CacheType = None,
     as_json: Json = False,
 ) -> None:
     """Generate a text that continues a prompt."""
@@ -46,7 +49,8 @@ def generate(
     if temperature is None:
         temperature = 0.8 if search.get("beam_width", 1) == 1 and shots is None else 0.0
     search |= {"max_tokens": max_tokens, "temperature": temperature}
-    loaded = clearhead.load(model, engine, int8, quantise=quantise)
+    prompt = "\n".join(stdin_lines()) if prompt == "-" else prompt
+    loaded = clearhead.load(model, engine, int8, quantise=quantise, cache_type=cache_type)
     if shots is not None:
         loaded.require("generate")
         _answer(loaded, prompt, shots, shot_format(form), as_json, stops=stop or (), cache=cache, **search)

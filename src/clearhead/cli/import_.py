@@ -21,7 +21,7 @@ def import_(
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Import a model that was trained elsewhere; prints what became of its tensors, and how equal it is."""
+    """Import a model that was trained elsewhere. Prints what became of its tensors, and how equal it is."""
     from clearhead.interop.parity import import_and_compare
 
     report = import_and_compare(path, out, family, compare)

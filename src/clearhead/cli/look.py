@@ -50,7 +50,7 @@ def look(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Look inside a model; without --out as a small picture in the terminal."""
+    """Look inside a model. Without --out, a small picture in the terminal shows it."""
     if out is not None:
         check_suffix(out)
         if not out.parent.is_dir():

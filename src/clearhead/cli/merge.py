@@ -17,7 +17,7 @@ def merge(
     share: Annotated[float, typer.Option(help="Part of RUN in the mean of the weights.")] = 0.5,
     as_json: Json = False,
 ) -> None:
-    """Add an adapter's updates to the weights of its base, or take the mean of two models' weights."""
+    """Add an adapter's updates to its base, or average two models."""
     from clearhead.train.merge import merge as merge_runs
 
     merge_runs(run, out, other, share)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from clearhead.cli.common import Json, print_json
+from clearhead.cli.common import CacheType, Json, Quantise, print_json
 from clearhead.errors import ConfigError
 
 Token = Annotated[
@@ -32,6 +32,7 @@ def serve(
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), to serve HTTPS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Private key (PEM) of the certificate.")] = None,
+    quantise: Quantise = None,
     batch: Annotated[int, typer.Option(min=1, help="Maximum batch size (texts or images).")] = 64,
     queue: Annotated[int, typer.Option(min=1, help="Maximum number of texts or images waiting per model.")] = 256,
     seconds: Annotated[float, typer.Option(min=0.1, help="Request timeout in seconds.")] = 60.0,
@@ -39,6 +40,7 @@ def serve(
     prefix_cache: Annotated[
         int, typer.Option(min=0, help="Prompt tokens kept per model, for prompts that begin alike; 0 = none.")
     ] = 4096,
+    cache_type: CacheType = None,
     client_requests: Annotated[
         int, typer.Option(min=0, help="Maximum number of requests in progress per client; 0 = no limit.")
     ] = 0,
@@ -53,7 +55,7 @@ def serve(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Serve models over HTTP: OpenAI's API for language models, and a route for each other task.
+    """Serve models over HTTP. Language models have OpenAI's API, every other task a route of its own.
 
     Ctrl-C or SIGTERM stops the service after the requests in progress are answered; a second one ends it at once.
     """
@@ -78,7 +80,7 @@ def serve(
         grace=grace,
     )
     with address.listen() as listening:
-        service = Service.load(models, limits)
+        service = Service.load(models, limits, quantise, cache_type)
         _announce(address.url(listening), list(service.models), as_json)
         if log_json:
             log_as_json()

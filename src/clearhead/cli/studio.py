@@ -26,7 +26,7 @@ def studio(
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Open a page to use models, look inside them, change them and train them.
+    """Open a page to use, look inside, change and train models.
 
     Only this machine can reach it, and only with the link that is printed: it has a token. Ctrl-C stops it; trainings
     that were started from the page continue.

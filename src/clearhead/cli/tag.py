@@ -9,9 +9,9 @@ from clearhead.cli.common import Json, ModelPath, Texts, is_one, is_typed, print
 
 
 def tag(model: ModelPath, texts: Texts = None, as_json: Json = False) -> None:
-    """Print the tag of each word of a text, one word per line, with an empty line after each of several texts.
+    """Print the tag of each word of a text, one word per line.
 
-    Words are separated by white space.
+    Words are separated by white space. An empty line stands after each of several texts.
     """
     import clearhead
     from clearhead.tasks.base.predictor import growing_windows

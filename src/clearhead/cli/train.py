@@ -98,7 +98,7 @@ def _print_estimate(plan: Plan, as_json: bool) -> None:
     config = plan.config
     screen = console(stderr=True)
     screen.quiet = as_json
-    found = estimate(config, lambda text: screen.print(text, soft_wrap=True), plan.dataset)
+    found = estimate(config, lambda text: screen.print(text, soft_wrap=True), plan.dataset, plan.seconds)
     total, memory = sum(found.parameters.values()), sum(found.memory.values())
     if as_json:
         totals = {"total_parameters": total, "total_memory": memory, "minutes": found.minutes}
@@ -112,6 +112,7 @@ def _print_estimate(plan: Plan, as_json: bool) -> None:
         ("steps", f"{found.steps:,}"),
         (f"{found.unit} per step", f"{found.per_step:,.0f}"),
         ("time per step", f"{1000 * found.seconds_per_step:,.0f} ms"),
+        ("preparation", f"about {_duration(found.preparation_minutes)}"),
         ("evaluations", f"{found.evaluations}, about {_duration(found.evaluation_minutes)} in all"),
         ("time", f"about {_duration(found.minutes)}"),
     ]

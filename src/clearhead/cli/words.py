@@ -20,7 +20,7 @@ def words(
     measure: Annotated[str, typer.Option(help="cosine, or dot: long vectors count more.")] = "cosine",
     as_json: Json = False,
 ) -> None:
-    """The words nearest to a word, or to A - B + C: king - man + woman."""
+    """Print the words nearest to a word, or to king - man + woman."""
     given = asked or []
     _check(question, given)
     import clearhead

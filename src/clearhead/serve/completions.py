@@ -8,11 +8,12 @@ in the choice that has the finish_reason.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -21,6 +22,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.decode import Settings
+from clearhead.serve.documents import json_bytes, large_response
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError, error_document, to_request_error
 from clearhead.serve.generation import (
     GenerationRequest,
@@ -52,7 +54,6 @@ router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
 StopString = Annotated[str, Field(min_length=1, max_length=200)]
 StopStrings = Annotated[list[StopString], Field(max_length=16, fail_fast=True)]
-NotSupported = Annotated[float, Field(ge=0, le=0, description="Only 0 is supported.")]
 
 
 # --- any request for generated text ---
@@ -74,8 +75,6 @@ class GenerationBody(SearchBody):
     stream: bool = Field(False, description="Send the text as it is generated, by server-sent events.")
     stream_options: StreamOptions = StreamOptions()
     user: str | None = Field(None, description="Ignored.")
-    presence_penalty: NotSupported = 0.0
-    frequency_penalty: NotSupported = 0.0
     prefix_tokens: TokenIds = Field([], description="Ids that every text begins with, after its prompt.")
     look: LookOptions | None = Field(None, description="Return attention weights or other inner tensors too.")
 
@@ -169,6 +168,7 @@ async def respond(request: Request, served: ServedModel, prompted: Prompted, for
     if look is not None:
         lengths = [len(each.prompt) + prompted.max_tokens for each in requests for _ in range(each.settings.n_best)]
         await while_connected(request, look.check(lengths), seconds)
+        requests = [replace(each, wanted=look.wanted) for each in requests]
     head = {"id": f"{form.id_prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": served.name}
     prompt_tokens = sum(len(prompt) for prompt in prompted.prompts)
     submit = partial(submit_requests, served)
@@ -181,12 +181,13 @@ async def respond(request: Request, served: ServedModel, prompted: Prompted, for
     texts = await while_connected(request, _gathered(generated_chunks(requests, submit, seconds)), seconds)
     usage = Usage.of(prompt_tokens, sum(text.generated for text in texts)).model_dump()
     choices = [await while_connected(request, _with_look(form.choice(text), text, look), seconds) for text in texts]
-    return JSONResponse({**head, "object": form.whole, "choices": choices, "usage": usage})
+    document = {**head, "object": form.whole, "choices": choices, "usage": usage}
+    return JSONResponse(document) if look is None else await large_response(document)
 
 
 async def _with_look(choice: dict[str, object], chunk: TextChunk, look: AnswerLook | None) -> dict[str, object]:
     """A choice, and at the end of its text what was asked to be seen."""
-    return choice if look is None or chunk.finish is None else {**choice, "look": await look.of(chunk.ids)}
+    return choice if look is None or chunk.finish is None else {**choice, "look": await look.of(chunk.ids, chunk.seen)}
 
 
 async def _gathered(chunks: AsyncIterator[TextChunk]) -> list[TextChunk]:
@@ -222,7 +223,8 @@ async def _events(
                 if chunk.index not in generated and form.opening is not None:
                     events.append(_event({**head, "choices": [form.opening(chunk.index)]}))
                 generated[chunk.index] = chunk.generated
-                events.append(_event({**head, "choices": [await _with_look(form.delta(chunk), chunk, look)]}))
+                data = {**head, "choices": [await _with_look(form.delta(chunk), chunk, look)]}
+                events.append(_event(data) if look is None else await asyncio.to_thread(_large_event, data))
             yield "".join(events)
         if usage:
             total = Usage.of(prompt_tokens, sum(generated.values())).model_dump()
@@ -237,6 +239,10 @@ async def _events(
 
 def _event(data: dict[str, object]) -> str:
     return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def _large_event(data: dict[str, object]) -> str:
+    return f"data: {json_bytes(data).decode()}\n\n"
 
 
 # --- completions ---

@@ -42,6 +42,11 @@ class RequestError(ClearheadError):
         return JSONResponse(error_document(self.status, str(self), self.code), self.status, self.headers)
 
 
+def stopping() -> RequestError:
+    """The answer to a request that comes, or is not answered yet, when the service ends."""
+    return RequestError(503, "stopping", "the service is stopping; try again when it is back")
+
+
 class ErrorDetail(BaseModel):
     """What went wrong, in one sentence."""
 
@@ -64,7 +69,8 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def error_document(status: int, message: str, code: str) -> dict[str, object]:
-    """Return the JSON body of an error, in OpenAI's shape."""
+    """Return the JSON body of an error, in OpenAI's shape: one line, whatever of the request the message quotes."""
+    message = " ".join(message.encode(errors="replace").decode().splitlines())
     default = "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": message, "type": TYPES.get(status, default), "code": code, "param": None}}
 
@@ -116,4 +122,4 @@ def _validation_message(problem: RequestValidationError) -> str:
         return f"the body is not JSON: {reason[:1].lower()}{reason[1:]} at character {path[-1] + 1}"
     name = ".".join(str(part) for part in path if not _TYPE.match(str(part))) or "the body"
     message = str(first["msg"])
-    return f"{name}: {message[:1].lower()}{message[1:]}".encode(errors="replace").decode()
+    return f"{name}: {message[:1].lower()}{message[1:]}"

@@ -5,7 +5,6 @@ T tokens, V vocabulary
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Iterator, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from clearhead.decode import EndReason, Row, Settings, TextStream, Token
+from clearhead.look.seeing import SeenRow, Wanted
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.worker import Job, ThreadQueue
 
@@ -44,6 +44,7 @@ class TextChunk:
     finish: EndReason | None = None
     index: int = 0  # of the text in the response
     ids: tuple[int, ...] = ()  # with the finish: the prompt and all that was generated
+    seen: SeenRow | None = None  # with the finish: the heads that were wanted
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class GenerationRequest:
     echo: bool = False  # send the prompt too
     window: int | None = None  # tokens that the model looks back at
     index: int = 0  # of its first text in the response
+    wanted: Wanted | None = None  # heads to be seen
     submitted: float = field(default_factory=time.monotonic, compare=False)
     send: Callable[[TextChunk], None] = field(default=lambda _: None, compare=False)
 
@@ -86,12 +88,12 @@ async def chunks_together(
 ) -> AsyncGenerator[list[TextChunk], None]:
     """The chunks of all texts that have come at a time, until each has ended; submitted when the first is awaited.
 
-    What comes of a text in the seconds of a `pause` is one chunk.
+    What comes of a text in the seconds of a `pause` is one chunk; the end of a text ends the pause.
     """
     queue = ThreadQueue[TextChunk | Future[Any]](seconds)  # a chunk, or the answer of a job that has ended
     jobs = submit([replace(each, send=queue.put) for each in requests])
     for job in jobs:
-        job.answer.add_done_callback(queue.put)
+        job.answer.add_done_callback(queue.put_last)
     running = len(jobs)
     try:
         while running:
@@ -108,7 +110,7 @@ async def chunks_together(
                 answer.result()
             running -= len(ended)
             if running and (rest := pause()):
-                await asyncio.sleep(rest)
+                await queue.collect(rest)
     finally:
         for job in jobs:
             job.answer.cancel()
@@ -131,7 +133,7 @@ def submit_requests(served: ServedModel, requests: Sequence[GenerationRequest]) 
         groups: dict[int, list[Row]] = defaultdict(list)  # rows that share a state
         for job in jobs:
             row = _row(served, job)
-            if merges and row.settings.beam_width == 1 and row.on_prompt is None:
+            if merges and row.settings.beam_width == 1 and row.on_prompt is None and not row.heads:
                 row.on_read = partial(served.prefixes.keep, stepper, window, row.prompt)
                 if found := served.prefixes.start(stepper, window, row.prompt):
                     served.worker.join(stepper, [row], *found)
@@ -184,7 +186,7 @@ class TextRow:
         self.decode: Callable[[list[int]], str] = served.model.tokenizer.decode
         self.row = Row(
             request.prompt,
-            request.settings,
+            replace(request.settings, stop_tokens=served.model.tokenizer.stops),
             stop=served.model.tokenizer.end,
             row_seed=request.row_seed,
             keep_logits=request.top_logprobs is not None,
@@ -192,10 +194,14 @@ class TextRow:
             on_token=self._add,
             on_end=self._search_end if request.settings.beam_width > 1 else self._row_end,
         )
+        self._seen: SeenRow | None = None
+        if request.wanted is not None and request.settings.beam_width == 1:
+            self._seen = SeenRow(request.wanted)
+            self.row.heads, self.row.on_seen = self._seen.heads, self._seen.add
         self.sent = False  # whether a chunk was sent
         self._started: float | None = request.submitted
         self._ended = False
-        self._stream = TextStream(self.decode, request.prompt, request.stops)
+        self._stream = TextStream(self.decode, request.prompt, request.stops, served.model.tokenizer.token_texts)
         self._length = 0  # characters sent
         self._held: list[TokenLogprob] = []  # tokens whose text is not certain yet
         self._piece = ""  # text of the last token
@@ -274,7 +280,12 @@ class TextRow:
         self._length += len(rest)
         self._ended = True
         ids = tuple(self.row.ids)
-        self._send(TextChunk(piece + rest, self._certain(), self._generated, finish, self.request.index, ids))
+        seen = None
+        if self.row.see_rest is not None:
+            self.row.see_rest()
+            seen = self._seen
+        text = piece + rest
+        self._send(TextChunk(text, self._certain(), self._generated, finish, self.request.index, ids, seen))
         self.done(self._generated)
 
     def _certain(self) -> tuple[TokenLogprob, ...]:

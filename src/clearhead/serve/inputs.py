@@ -12,6 +12,7 @@ import base64
 import binascii
 import io
 import json
+import logging
 import re
 import sys
 import warnings
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from clearhead.data.examples import Pixels
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")  # those that Pillow decodes without calling other programs
+SMALL_TEXT = 1000  # characters that are tokenised in the event loop
+logging.getLogger("python_multipart").setLevel(logging.ERROR)  # or every damaged form would write into the log
 DECODERS = ThreadPoolExecutor(2, "clearhead images")  # few, because each may need much memory
 
 ModelName = Annotated[str, Field(description="A name that `/v1/models` lists.", max_length=200)]
@@ -92,7 +95,7 @@ Base64OrBytes = Annotated[str | bytes, WithJsonSchema({"type": "string", "conten
 Body = TypeVar("Body", bound="RequestBody")
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:  # a plain function would be called in a thread
     service: Service = request.app.state.service
     return service
 
@@ -137,6 +140,8 @@ class SearchBody(RequestBody):
     min_p: float = Field(0.0, ge=0, lt=1, description="Sample from tokens with this share of the highest probability.")
     seed: int | None = Field(None, ge=0, lt=2**63, description="The same seed samples the same text.")
     repetition_penalty: float = Field(1.0, ge=1, le=100, description="Above 1, earlier tokens become less likely.")
+    presence_penalty: float = Field(0.0, ge=-2, le=2, description="Taken off the logit of each token generated before.")
+    frequency_penalty: float = Field(0.0, ge=-2, le=2, description="Taken off for each time that it was generated.")
     no_repeat: int = Field(0, ge=0, le=1000, description="No n-gram of this size occurs twice; 0 = off.")
     banned_tokens: TokenIds = Field([], description="Ids of tokens that are never generated.")
     beams: int = Field(1, ge=1, le=16, description="Beam width; 1 = no beam search.")
@@ -153,6 +158,8 @@ class SearchBody(RequestBody):
             "min_p": self.min_p,
             "seed": self.seed,
             "repetition_penalty": self.repetition_penalty,
+            "presence_penalty": self.presence_penalty,
+            "frequency_penalty": self.frequency_penalty,
             "no_repeat_ngram": self.no_repeat,
             "banned_tokens": tuple(self.banned_tokens),
             "beam_width": self.beams,
@@ -326,7 +333,7 @@ async def check_work(texts: list[str], settings: Settings, served: ServedModel) 
 
     A long text is translated in parts: `max_tokens` limits each of them, and not the whole.
     """
-    rows = await asyncio.to_thread(served.model.tokenizer.encode_batch, texts)
+    rows = await _tokenise(texts, served)
     unlimited = replace(settings, max_tokens=sys.maxsize)
     costs = [source_limit(row, unlimited) * settings.beam_width for row in rows]
     if (total := sum(costs)) > served.limits.work:
@@ -341,11 +348,19 @@ async def check_work(texts: list[str], settings: Settings, served: ServedModel) 
 async def encode(texts: list[str], served: ServedModel) -> list[tuple[int, ...]]:
     """The ids of each text."""
     check_texts(texts, served.limits)
-    rows = await asyncio.to_thread(served.model.tokenizer.encode_batch, texts)
+    rows = await _tokenise(texts, served)
     for row in rows:
         check_length(len(row), served)
     check_read(rows, served)
     return [tuple(row) for row in rows]
+
+
+async def _tokenise(texts: list[str], served: ServedModel) -> list[list[int]]:
+    """In a thread, unless there are so few letters that to pass them to it takes longer."""
+    tokenise = served.model.tokenizer.encode_batch
+    if sum(map(len, texts)) <= SMALL_TEXT:
+        return tokenise(texts)
+    return await asyncio.to_thread(tokenise, texts)
 
 
 # --- images ---

@@ -2,8 +2,9 @@
 
     {"model": …, "prompt": …, "look": {"probes": ["decoder.4.self.weights"], "heads": [1]}}
 
-The answer is computed as always. Its tokens are then read once more by the network itself, in the model's thread and
-between the steps of other requests: so the text does not change, and neither do those of others.
+The answer is computed as always. Attention weights of a language model are handed out by its engine while it generates.
+For anything else, the tokens of the answer are read once more by the network itself, in the model's thread and between
+the steps of other requests: so the text does not change, and neither do those of others.
 
     T tokens
 """
@@ -13,19 +14,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
+from clearhead.decode import Steps
 from clearhead.errors import ProbeError
 from clearhead.look.probes import capture
 from clearhead.look.record import rounded
+from clearhead.look.seeing import SeenRow, Wanted, heads_to_see, read_seeing
 from clearhead.serve.errors import RequestError
 from clearhead.serve.inputs import RequestBody
 from clearhead.serve.registry import ServedModel
 from clearhead.serve.worker import timeout_error
+from clearhead.tasks.lm import start_reading
 
 SQUARE = ("weights", "scores", "visible")  # tensors with a number for each two tokens; others have some for each one
 
@@ -60,30 +65,53 @@ class AnswerLook:
     options: LookOptions
     read: ReadIds
 
+    @cached_property
+    def wanted(self) -> Wanted | None:
+        """The heads that the engine of a language model hands out; None if the network itself must read the text."""
+        if self.read is not continue_text:
+            return None
+        model = self.served.model
+        found = heads_to_see(model.outline, model.engines.stepper(), self.options.probes, self.options.heads)
+        # The scores of the network are also those of what a token does not see.
+        return None if found is None or any(name.endswith(".scores") for name in found) else found
+
     async def check(self, lengths: Sequence[int]) -> None:
         """Refuse names that the model does not have, and texts of so many tokens if they give too many numbers."""
-        one = await self._compute([self.served.model.tokenizer.start])
-        sizes = {name: (tensor.numel(), 2 if name.split(".")[-1] in SQUARE else 1) for name, tensor in one.items()}
+        if self.wanted is None:
+            one = await self._compute([self.served.model.tokenizer.start])
+            sizes = {name: (tensor.numel(), 2 if name.split(".")[-1] in SQUARE else 1) for name, tensor in one.items()}
+        else:
+            sizes = {name: (len(heads), 2) for name, heads in self.wanted.items()}
         total = sum(count * length**power for length in lengths for count, power in sizes.values())
         if total > (most := self.served.limits.numbers):
             message = f"look: {total:,} numbers may be returned, and the limit is {most:,}: "
             raise RequestError(400, "too_long", message + "name fewer probes or heads, or send shorter texts")
 
-    async def of(self, ids: Sequence[int]) -> dict[str, object]:
-        """The requested tensors of a text."""
-        seen = await self._compute(ids)
+    async def of(self, ids: Sequence[int], row: SeenRow | None = None) -> dict[str, object]:
+        """The requested tensors of a text, which a row of the token loop may have seen."""
+        seen = await self._compute(ids) if row is None else row.tensors()
         probes = await asyncio.to_thread(lambda: {name: rounded(tensor) for name, tensor in seen.items()})
         return {"tokens": self.served.model.token_strings(ids), "probes": probes}
 
     async def _compute(self, ids: Sequence[int]) -> dict[str, Tensor]:
         """By name, in the model's thread."""
-        seconds, [job] = self.served.limits.seconds, self.served.call(lambda: self._capture(ids))
+        seconds = self.served.limits.seconds
+        if self.wanted is None:
+            [job] = self.served.call(lambda: self._capture(ids))
+        else:
+            [job] = self.served.call_steps(self._see(ids, SeenRow(self.wanted)))
         try:
             async with asyncio.timeout(seconds):
                 found: dict[str, Tensor] = await asyncio.wrap_future(job.answer)
         except TimeoutError:
             raise timeout_error(seconds) from None
         return found
+
+    def _see(self, ids: Sequence[int], row: SeenRow) -> Steps[dict[str, Tensor]]:
+        """A text that was not generated row by row, such as that of a beam search, is read again by the engine."""
+        stepper = self.served.model.engines.stepper()
+        yield from read_seeing(stepper, start_reading(stepper, self.served.window), ids, row)
+        return row.tensors()
 
     @torch.inference_mode()
     def _capture(self, ids: Sequence[int]) -> dict[str, Tensor]:
@@ -99,7 +127,7 @@ class AnswerLook:
 def continue_text(served: ServedModel, ids: Tensor) -> None:
     """Read a prompt and its continuation as the token loop does."""
     network: Any = served.model.network
-    network.step(ids, network.start() if served.window is None else network.start(window=served.window))
+    network.step(ids, start_reading(network, served.window))
 
 
 def embed_text(served: ServedModel, ids: Tensor) -> None:

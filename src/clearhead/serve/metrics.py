@@ -5,6 +5,7 @@ clearhead_requests_total{route="/translate",status="200"} 17.0
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -17,7 +18,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clearhead.serve.errors import CLIENT_CLOSED_REQUEST, request_id, to_request_error
+from clearhead.serve.errors import CLIENT_CLOSED_REQUEST, request_id, stopping, to_request_error
 
 STATM = Path("/proc/self/statm")
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -116,6 +117,9 @@ class MeasureRequests:
             if status != CLIENT_CLOSED_REQUEST:  # the response has begun: only its connection can be closed
                 raise
             await to_request_error(problem).response()(scope, receive, send_with_id)
+        except asyncio.CancelledError:  # the service ends, and its grace period is over
+            if status == CLIENT_CLOSED_REQUEST:
+                await stopping().response()(scope, receive, send_with_id)
         finally:
             seconds, route = time.perf_counter() - start, getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(route=route, status=str(status)).inc()

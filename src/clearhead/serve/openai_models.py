@@ -8,9 +8,11 @@ from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.serve.completions import Usage
+from clearhead.serve.documents import large_response
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.inputs import (
     ModelName,
@@ -97,10 +99,15 @@ async def model(name: str, service: ServiceDep) -> ModelCard:
     return ModelCard.of(service.get(name))
 
 
-@router.post("/v1/embeddings", summary="Embed texts", openapi_extra=json_schema(EmbeddingRequest))
+@router.post(
+    "/v1/embeddings",
+    summary="Embed texts",
+    response_model=EmbeddingReply,
+    openapi_extra=json_schema(EmbeddingRequest),
+)
 async def embeddings(
     body: Annotated[EmbeddingRequest, Depends(read_json(EmbeddingRequest))], request: Request, service: ServiceDep
-) -> EmbeddingReply:
+) -> Response:
     """The mean of the hidden states of each text's tokens."""
     served = service.get(body.model)
     if served.model.reads == "image":
@@ -113,15 +120,21 @@ async def embeddings(
         message = f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask for that many"
         raise RequestError(400, "invalid_value", message)
     data = [
-        Embedding(index=index, embedding=vector if body.encoding_format == "float" else _base64(vector), look=look)
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": vector if body.encoding_format == "float" else _base64(vector),
+            **({} if look is None else {"look": look}),
+        }
         for index, (vector, look) in enumerate(zip(vectors, looks, strict=True))
     ]
-    return EmbeddingReply(data=data, model=served.name, usage=Usage.of(sum(map(len, rows))))
+    usage = Usage.of(sum(map(len, rows))).model_dump()
+    return await large_response({"object": "list", "data": data, "model": served.name, "usage": usage})
 
 
 async def _looks(
     options: LookOptions | None, rows: Sequence[Sequence[int]], served: ServedModel
-) -> list[AnswerLookReply | None]:
+) -> list[dict[str, object] | None]:
     """What was asked to be seen of each text."""
     if options is None:
         return [None] * len(rows)
@@ -131,7 +144,7 @@ async def _looks(
         raise RequestError(400, "too_long", message)
     look = AnswerLook(served, options, embed_text)
     await look.check([len(part) for part in parts])
-    return [AnswerLookReply.model_validate(await look.of(part)) for part in parts]
+    return [await look.of(part) for part in parts]
 
 
 def _base64(vector: list[float]) -> str:

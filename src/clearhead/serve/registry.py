@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clearhead import Model
 
 
-PAUSE = 0.002  # seconds, for each other stream
+PAUSE, LONGEST_PAUSE = 0.004, 0.1  # seconds, for each other stream; and at most
 
 
 class ServedModel:
@@ -60,7 +60,7 @@ class ServedModel:
 
     def pause(self) -> float:
         """Seconds between two events of a stream: many streams send fewer and longer ones."""
-        return PAUSE * (self.streams - 1)
+        return min(PAUSE * (self.streams - 1), LONGEST_PAUSE)
 
     def require(self, verb: str, meaning: str = "") -> None:
         """Refuse what a model of another task does; `meaning` is the verb in a sentence."""
@@ -103,8 +103,16 @@ class ServedModel:
         return self._submit_alike("embed", rows, steps, list(map(len, rows)))
 
     def call(self, compute: Callable[[], Any]) -> list[Job]:
-        """One function, called by itself in the model's thread."""
+        """One function, called by itself in the model's thread, and given up when nobody waits for its result."""
         return self._submit([Job(object(), None, compute_together(lambda _: [compute()]))])
+
+    def call_steps(self, steps: Steps[Any]) -> list[Job]:
+        """A computation that pauses between steps, in the model's thread."""
+
+        def run(jobs: list[Job]) -> Iterator[None]:
+            jobs[0].resolve((yield from steps))
+
+        return self._submit([Job(object(), None, run)])
 
     def _submit_alike(
         self,
@@ -134,12 +142,22 @@ class Service:
     metrics: Metrics = field(default_factory=Metrics)
 
     @classmethod
-    def load(cls, sources: Sequence[str], limits: Limits | None = None) -> Service:
-        """Load models, each a run directory or a name, or NAME=DIRECTORY to serve it under another name."""
+    def load(
+        cls,
+        sources: Sequence[str],
+        limits: Limits | None = None,
+        quantise: str | None = None,
+        cache_type: str | None = None,
+    ) -> Service:
+        """Load models, each a run directory or a name, or NAME=DIRECTORY to serve it under another name.
+
+        With `quantise` the weights of all are rounded, as by `clearhead.load`; `cache_type` is how quantised language
+        models keep keys and values.
+        """
         limits, metrics, models = limits or Limits(), Metrics(), dict[str, ServedModel]()
         for each in sources:
             given, path = _named(each)
-            model = load(path)
+            model = load(path, quantise=quantise, cache_type=cache_type)
             name = given or model.name
             if name in models:
                 raise ConfigError(f"two models are called {name}; give one of them another name: NAME={path}")

@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -37,6 +38,7 @@ DESCRIPTION = """Trained models over HTTP: OpenAI's API for language models, and
 
 Every error has one sentence that says what is wrong. A full queue answers 429 with `Retry-After`."""
 CLOSING_SECONDS = 5.0  # for the thread of a model to end
+SWITCH_SECONDS = 0.0005  # that a thread waits for another one's Python: a request is answered in many short parts
 RESERVED_FILES = 100  # files that the service itself may open, besides connections
 
 
@@ -206,6 +208,7 @@ def make_server(app: FastAPI, limits: Limits, address: Address | None = None) ->
 def run_server(server: uvicorn.Server, limits: Limits, listening: socket.socket) -> None:
     """Run a server on a bound port until SIGINT or SIGTERM."""
     allow_connections(limits.connections)
+    sys.setswitchinterval(SWITCH_SECONDS)
     if threading.current_thread() is threading.main_thread():
         # uvicorn raises the signal that stopped it again: it has finished by then, and the process need not die of it
         for number in (signal.SIGINT, signal.SIGTERM):

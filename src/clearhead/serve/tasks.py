@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.decode import Settings
 from clearhead.errors import ConfigError
+from clearhead.serve.documents import json_bytes
 from clearhead.serve.errors import ERROR_RESPONSES, RequestError
 from clearhead.serve.inputs import (
     Base64OrBytes,
@@ -149,10 +149,15 @@ class TranslateReply(BaseModel):
     candidates: list[CandidateReply] | list[list[CandidateReply]]
 
 
-@router.post("/translate", summary="Translate texts", openapi_extra=json_schema(TranslateRequest))
+@router.post(
+    "/translate",
+    summary="Translate texts",
+    response_model=TranslateReply,
+    openapi_extra=json_schema(TranslateRequest),
+)
 async def translate(
     body: Annotated[TranslateRequest, Depends(read_json(TranslateRequest))], request: Request, service: ServiceDep
-) -> TranslateReply:
+) -> Response:
     """The best translation of each text; texts of several requests are decoded in one batch."""
     served = service.get(body.model)
     served.require("translate")
@@ -170,11 +175,11 @@ async def translate(
     found = await answers(request, served.translate(texts, settings, costs), served.limits.seconds)
     if body.temperature:  # one job for all
         [found] = found
-    candidates = [[CandidateReply(text=each.text, score=each.score) for each in one] for one in found]
-    best = [one[0].text for one in candidates]
-    if isinstance(body.text, str):
-        return TranslateReply(model=served.name, translation=best[0], candidates=candidates[0])
-    return TranslateReply(model=served.name, translation=best, candidates=candidates)
+    candidates = [[{"text": each.text, "score": each.score} for each in one] for one in found]
+    best = [one[0].text for one in found]
+    single = isinstance(body.text, str)
+    reply = {"translation": best[0] if single else best, "candidates": candidates[0] if single else candidates}
+    return JSONResponse({"model": served.name, **reply})
 
 
 # --- classify and caption ---
@@ -365,7 +370,7 @@ async def look(
 
     def compute() -> bytes:
         seen = served.model.look(item, body.target, generate=body.generate, **settings)
-        return json.dumps({**seen.to_json(body.full), "model": served.name}, ensure_ascii=False).encode()
+        return json_bytes({**seen.to_json(body.full), "model": served.name})
 
     [content] = await answers(request, served.call(compute), served.limits.seconds)
     return Response(content, media_type="application/json")

@@ -25,9 +25,10 @@ from typing import Any, Generic, TypeVar
 
 from fastapi import Request
 from starlette.requests import ClientDisconnect
+from torch.overrides import TorchFunctionMode
 
 from clearhead.decode import Row, Stepper, TokenLoop
-from clearhead.serve.errors import RequestError
+from clearhead.serve.errors import RequestError, stopping
 from clearhead.serve.metrics import Metrics
 from clearhead.serve.security import Limits
 
@@ -74,12 +75,32 @@ class Job:
             self.answer.set_exception(problem)
 
 
+class _ClientsGoneError(Exception):
+    """Nobody waits for an answer any more."""
+
+
+class _WhilePending(TorchFunctionMode):
+    """Ends a computation at its next torch function once nobody waits for it: between two layers, steps or texts."""
+
+    def __init__(self, jobs: Sequence[Job]):
+        super().__init__()
+        self.jobs = jobs
+
+    def __torch_function__(
+        self, func: Callable[..., Any], _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if not any(job.pending for job in self.jobs):
+            raise _ClientsGoneError
+        return func(*args, **(kwargs or {}))
+
+
 def compute_together(compute: Callable[[list[Any]], Sequence[Any]]) -> Callable[[list[Job]], Iterator[None]]:
-    """The `run` of jobs whose answers are computed by one call."""
+    """The `run` of jobs whose answers are computed by one call, which is given up when nobody waits for them."""
 
     def run(jobs: list[Job]) -> Iterator[None]:
-        for job, answer in zip(jobs, compute([job.payload for job in jobs]), strict=True):
-            job.resolve(answer)
+        with suppress(_ClientsGoneError), _WhilePending(jobs):
+            for job, answer in zip(jobs, compute([job.payload for job in jobs]), strict=True):
+                job.resolve(answer)
         yield
 
     return run
@@ -148,7 +169,7 @@ class Worker:
         with self._changed:
             self._waiting = [job for job in self._waiting if job.pending]
             if self._closing:
-                raise RequestError(503, "stopping", "the service is stopping; try again when it is back")
+                raise stopping()
             if len(self._waiting) + len(jobs) > self.limits.queue:
                 left = max(0, self.limits.queue - len(self._waiting))
                 room = f"its queue has room for {left} more and the request has {len(jobs)}"
@@ -310,28 +331,46 @@ class ThreadQueue(Generic[T]):
         self.seconds, self._deadline = seconds, time.monotonic() + seconds
         self._items: deque[T] = deque()
         self._loop, self._filled, self._is_waking = asyncio.get_running_loop(), asyncio.Event(), False
+        self._last, self._is_collecting = asyncio.Event(), False
 
     def put(self, item: T) -> None:
         """May be called from any thread."""
         self._items.append(item)
-        if not self._is_waking:  # to wake a sleeping loop is a system call: once for all that is not taken yet
+        # To wake a sleeping loop is a system call: once for all that is not taken yet, and not while it collects.
+        if not self._is_waking and not self._is_collecting:
             self._is_waking = True
             with suppress(RuntimeError):  # the event loop is closed: nobody reads any more
                 self._loop.call_soon_threadsafe(self._filled.set)
 
+    def put_last(self, item: T) -> None:
+        """Put what ends a collection."""
+        self.put(item)
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._last.set)
+
+    async def collect(self, seconds: float) -> None:
+        """Leave what comes in some seconds in the queue; not longer than until `put_last`."""
+        self._is_collecting = True
+        try:
+            async with asyncio.timeout(seconds):
+                await self._last.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._is_collecting = False
+            self._last.clear()
+
     async def get(self) -> T:
         """The next item, or 504 after the deadline."""
         await self._wait()
-        item = self._items.popleft()
-        self._sleep()
-        return item
+        self._is_waking = False
+        return self._items.popleft()
 
     async def take(self) -> list[T]:
         """All items that have come, at least one; or 504 after the deadline."""
         await self._wait()
-        items = [self._items.popleft() for _ in range(len(self._items))]
-        self._sleep()
-        return items
+        self._is_waking = False
+        return [self._items.popleft() for _ in range(len(self._items))]
 
     async def _wait(self) -> None:
         """`asyncio.wait_for` would miss a cancellation in the moment in which an item arrives."""
@@ -339,12 +378,8 @@ class ThreadQueue(Generic[T]):
             raise timeout_error(self.seconds)
         try:
             async with asyncio.timeout(left):
-                await self._filled.wait()
+                while not self._items:  # what woke the loop may have been taken already
+                    await self._filled.wait()
+                    self._filled.clear()
         except TimeoutError:
             raise timeout_error(self.seconds) from None
-
-    def _sleep(self) -> None:
-        self._filled.clear()
-        self._is_waking = False
-        if self._items:  # left, or put before this moment
-            self._filled.set()
