@@ -14,7 +14,7 @@ ONLY   ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench wheel clean
+.PHONY: help demo test test-slow coverage lint format bench wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test: $(BUILT) lint ## lint, check types and run all tests in parallel
 
 test-slow: $(BUILT) ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow $(ONLY)
+
+coverage: $(BUILT) ## run all tests and list the lines that none of them runs
+	$(BIN)/python -m pytest -n auto --cov --cov-report=term-missing:skip-covered $(ONLY)
 
 lint: $(READY) ## run ruff and mypy
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,11 @@ DOOR = {"__init__", "__main__"}  # the package itself: `import clearhead` leads 
 FILES = sorted(ROOT.rglob("*.py"))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def layer_of(path: Path) -> str:
     """The folder of the package that a file is in, or its own name at the root."""
     first = path.relative_to(ROOT).parts[0]
@@ -30,7 +36,7 @@ def layer_of(path: Path) -> str:
 
 def imported_layers(path: Path) -> Iterator[str]:
     """The layers that a file imports from, wherever the import stands."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (name.name.split(".")[1] for name in node.names if name.name.startswith("clearhead."))
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -83,8 +89,7 @@ LAZY = json.loads((Path(__file__).parent / "lazy_imports.json").read_text(encodi
 
 def lazy_imports(path: Path) -> list[str]:
     """The modules that a file imports inside functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     found: set[str] = set()
     for node in (inner for function in functions for inner in ast.walk(function)):
         if isinstance(node, ast.Import):
@@ -120,7 +125,7 @@ def _module_name(path: Path) -> str:
 
 def _modules(path: Path) -> Iterator[str]:
     """The modules of the package that a file imports at its top."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("clearhead"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +59,46 @@ def test_a_folder_that_is_no_run_and_an_unknown_name_are_refused() -> None:
         clearhead.load("data")
     with pytest.raises(RunError, match=r"no such run directory or model: wrds; did you mean words\?; `clearhead mod"):
         clearhead.load("wrds")
+
+
+COLLECTOR = """
+import gc, clearhead
+collections = []
+gc.collect()
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+with clearhead._without_garbage_collection():
+    kept = [[each] for each in range(10_000)]
+assert not collections and gc.isenabled() and not gc.get_freeze_count()
+assert any(each is kept for each in gc.get_objects(generation=2))
+
+try:
+    with clearhead._without_garbage_collection():
+        raise KeyError
+except KeyError:
+    assert gc.isenabled()
+
+gc.freeze()
+frozen = gc.get_freeze_count()
+with clearhead._without_garbage_collection():
+    pass
+assert gc.get_freeze_count() > frozen / 2
+
+gc.disable()
+with clearhead._without_garbage_collection():
+    pass
+assert not gc.isenabled()
+"""
+
+
+def test_loading_collects_no_garbage_and_leaves_the_collector_as_it_was() -> None:
+    done = subprocess.run([sys.executable, "-c", COLLECTOR], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_loading_is_without_the_collector(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enabled = []
+    monkeypatch.setattr(runs.Run, "open", lambda _path: enabled.append(gc.isenabled()))
+    with pytest.raises(AttributeError):  # of a run that is None
+        clearhead.load("words")
+    assert enabled == [False]
+    assert gc.isenabled()

@@ -5,18 +5,15 @@ Seeded mutations of every file of small models; `make test-slow` tries 10,000.
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import random
 import re
 import resource
 import shutil
-import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ import pytest
 import torch
 import yaml
 from PIL import Image
+from tests.mutations import change_bytes, change_tree, no_longer_than, nothing_outside
 
 import clearhead
 from clearhead.errors import ClearheadError, ConfigError, RunError
@@ -91,53 +89,6 @@ def use(path: Path) -> str:
 
 # --- mutations ---
 
-STRANGE: list[Any] = [
-    *(None, True, -1, 0, 1, 3, 2**31, 2**63, 10**30, 0.5, -1e300, float("nan"), float("inf"), "", "x", "a\0b", "😀"),
-    *([], {}, [[]], [None], {"a": 1}, "[STOP]", "../../etc/passwd", "x" * 5000, [1] * 3000),
-]
-
-
-def nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """(container, key) of every value of a JSON tree."""
-    for key in list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ():
-        yield tree, key
-        yield from nodes(tree[key])
-
-
-def change_tree(tree: Any, chance: random.Random) -> Any:
-    """A tree with some of its values replaced, removed or renamed."""
-    for _ in range(chance.choice([1, 1, 1, 2, 5])):
-        places = list(nodes(tree))
-        if not places:
-            return copy.deepcopy(chance.choice(STRANGE))
-        container, key = chance.choice(places)
-        kind = chance.randrange(4)
-        if kind == 0 and isinstance(container, dict):
-            container[chance.choice(["x", "", key[::-1] if isinstance(key, str) else key])] = container.pop(key)
-        elif kind == 1:
-            del container[key]
-        else:
-            container[key] = copy.deepcopy(chance.choice(STRANGE))
-    return tree
-
-
-def change_bytes(data: bytes, chance: random.Random) -> bytes:
-    """Bytes that were flipped, cut off, repeated, or replaced."""
-    at, size = chance.randrange(len(data) + 1), chance.choice([1, 1, 3, 17, 200])
-    return chance.choice(
-        [
-            lambda: data[:at] + bytes(chance.randrange(256) for _ in range(size)) + data[at + size :],
-            lambda: data[:at],
-            lambda: data[:at] + data[max(0, at - size) : at] * chance.choice([1, 50]) + data[at:],
-            lambda: data[:at] + data[at + size :],
-            lambda: (
-                data[:at]
-                + chance.choice([b"[", b"{", b"- ", b'"', b"\n", b"&a *a ", b"!!int ", b"0"]) * size
-                + data[at:]
-            ),
-        ]
-    )()
-
 
 def change_header(data: bytes, chance: random.Random) -> bytes:
     """A safetensors file with another header, its length right."""
@@ -193,25 +144,6 @@ def change(path: Path, name: str, chance: random.Random) -> str:
     return f"{name}: {how.__name__}"
 
 
-@contextmanager
-def no_longer_than(seconds: float) -> Iterator[None]:
-    """Stop what takes longer: of the processor, or waiting for something on a machine that may be busy."""
-
-    def late(_number: int, _frame: object) -> None:
-        raise TimeoutError(f"it took longer than {seconds} s")
-
-    timers = {signal.SIGPROF: (signal.ITIMER_PROF, seconds), signal.SIGALRM: (signal.ITIMER_REAL, 20 * seconds)}
-    before = {number: signal.signal(number, late) for number in timers}
-    for timer, limit in timers.values():
-        signal.setitimer(timer, limit)
-    try:
-        yield
-    finally:
-        for number, (timer, _) in timers.items():
-            signal.setitimer(timer, 0)
-            signal.signal(number, before[number])
-
-
 def try_mutations(folder: Path, name: str, seeds: range) -> dict[str, int]:
     """How often a mutated run was opened and refused; anything else is an error that names its seed."""
     original, counts, slowest = make_run(folder / "original", name), {"opened": 0, "refused": 0}, 0.0
@@ -224,7 +156,7 @@ def try_mutations(folder: Path, name: str, seeds: range) -> dict[str, int]:
         done = ", ".join(change(folder / "run", each, chance) for each in names)
         began = time.process_time()
         try:
-            with no_longer_than(SECONDS):
+            with no_longer_than(SECONDS), nothing_outside(folder / "run"):
                 answer = use(folder / "run")
         except BaseException as problem:
             raise AssertionError(f"{name}, seed {seed}: {done}: {type(problem).__name__}: {problem}") from problem
@@ -390,3 +322,22 @@ def test_a_mutated_run_is_opened_or_refused_by_a_sentence(name: str, tmp_path: P
 @pytest.mark.parametrize("name", MODELS)
 def test_ten_thousand_mutated_runs(name: str, tmp_path: Path) -> None:
     try_mutations(tmp_path, name, range(30, 1280))
+
+
+def test_what_is_read_or_written_outside_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").touch()
+    deeds: list[Callable[[], object]] = [
+        (tmp_path / "secret").read_text,
+        (tmp_path / "run" / "link").read_text,
+        lambda: (tmp_path / "new").write_text("x", encoding="utf-8"),
+        lambda: (tmp_path / "new").rename(tmp_path / "run" / "new"),
+        lambda: list(tmp_path.iterdir()),
+        lambda: os.system("true"),
+    ]
+    for deed in deeds:
+        with pytest.raises(AssertionError, match=r"open|rename|listdir|system"), nothing_outside(tmp_path / "run"):
+            deed()
+    with nothing_outside(tmp_path / "run"):
+        (tmp_path / "run" / "new").write_text("x", encoding="utf-8")

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 
 from .pages import PAGES, PYTHON, ROOT, SHELL, SHOWN, Block, Command, blocks, commands, differs
 
@@ -162,13 +162,6 @@ def test_every_block_has_a_language_and_few_are_left_out() -> None:
     for block in every:
         assert block.language in (PYTHON, *SHELL, *SHOWN), f"{block.where}: a block of the language {block.language!r}"
     assert [(block.page, block.not_run) for block in every if block.not_run] == NOT_RUN
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 # --- the reading of pages itself ---

@@ -22,16 +22,20 @@ SIZES |= {"intermediate_size": 53, "max_position_embeddings": 61, "vocab_size": 
 def test_a_family_from_outside_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers", reason="the original is built by transformers")
     torch.manual_seed(1)
-    rope = {"rope_type": "default", "rope_theta": 300.0, "partial_rotary_factor": 0.67}
-    config = transformers.StableLmConfig(**SIZES, use_qkv_bias=True, layer_norm_eps=1e-3, rope_parameters=rope)
-    theirs = transformers.StableLmForCausalLM(config).eval()
+    rope = {"rope_type": "default", "rope_theta": 300.0}
+    config = transformers.SeedOssConfig(**SIZES, head_dim=10, rms_norm_eps=1e-3, rope_parameters=rope)
+    theirs = transformers.SeedOssForCausalLM(config).eval()
+    with torch.no_grad():
+        for name, bias in theirs.named_parameters():
+            if name.endswith("bias"):
+                bias.normal_()
     theirs.save_pretrained(tmp_path / "theirs")
     words = {word: number for number, word in enumerate(["<unk>", "</s>", "we", "are", "eating", "bread"])}
     library = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     library.pre_tokenizer = pre_tokenizers.Whitespace()
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=library, eos_token="</s>", unk_token="<unk>")
     fast.save_pretrained(tmp_path / "theirs")
-    with pytest.raises(RunError, match="is a stablelm model, which Clearhead cannot import; it knows albert"):
+    with pytest.raises(RunError, match="is a seed_oss model, which Clearhead cannot import; it knows albert"):
         import_model(tmp_path / "theirs", tmp_path / "ours")
     monkeypatch.setenv(PLUGINS, str(HERE / "family_plugin.py"))
     import_model(tmp_path / "theirs", tmp_path / "ours")

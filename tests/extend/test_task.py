@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,10 +20,9 @@ from clearhead.serve.registry import Service
 from clearhead.serve.security import Access
 from clearhead.studio.app import make_app
 from clearhead.studio.runs import Runs
-from clearhead.tasks import TASKS
 
 PLUGIN = Path(__file__).parent / "task_plugin.py"
-STEPS = 400
+STEPS = 200
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +30,6 @@ def plugin() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(PLUGINS, str(PLUGIN))
         yield
-    TASKS._things.pop("sort", None)
-    sys.modules.pop(f"clearhead_plugin_{PLUGIN.stem}", None)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(plugin: None, folder: Path) -> Path:
     words = ["train", "sort", "--data", str(folder / "numbers.txt"), "--size", "tiny", "--out", str(folder / "run")]
-    settings = [f"train.max_steps={STEPS}", "train.checkpoint_every=100", "train.keep=9", "data.batch_tokens=1280"]
-    optimizer = ["train.optimizer=muon", "train.schedule=linear", "model.dropout=0"]
+    settings = [f"train.max_steps={STEPS}", "train.checkpoint_every=50", "train.keep=9", "data.batch_tokens=640"]
+    optimizer = ["train.optimizer=muon", "train.schedule=linear", "model.dim=32", "model.dropout=0"]
     assert _run([*words, *settings, *optimizer, "--json"], debug=True) == 0
     return folder / "run"
 
