@@ -20,7 +20,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,6 +54,7 @@ class ProcessGroup(Share):
     restarts: int = 0  # by torchrun, after a process died
     same_folder: bool = True  # whether all processes see the same run directory
     patient: Any = None  # torch's process group with the long timeout
+    wrapped: list[DistributedDataParallel] = field(default_factory=list)  # models of data_parallel
 
     @classmethod
     @contextmanager
@@ -69,7 +70,10 @@ class ProcessGroup(Share):
         with group._connected(config) if world_size > 1 else nullcontext():
             # A machine that comes back counts its restarts from 0.
             patient = distributed.new_group(timeout=PATIENCE) if world_size > 1 else None
-            yield replace(group, restarts=max(group.gather(restarts)), patient=patient)
+            try:
+                yield replace(group, restarts=max(group.gather(restarts)), patient=patient)
+            finally:
+                group._release_models()
 
     @contextmanager
     def _connected(self, config: TrainConfig) -> Iterator[None]:
@@ -103,6 +107,15 @@ class ProcessGroup(Share):
             ) from problem
         finally:
             distributed.destroy_process_group()
+
+    def _release_models(self) -> None:
+        """Take the process group from the models while it is still open.
+
+        A model that outlived the group would close it, with Python's lock in hand, and wait for a thread of gloo that
+        needs that lock to end.
+        """
+        for model in self.wrapped:
+            del model.logger, model.reducer
 
     def with_folder(self, run: Path) -> ProcessGroup:
         """The group, having found out whether all processes see the same run directory."""
@@ -213,6 +226,7 @@ class ProcessGroup(Share):
             return model
         wrapped = DistributedDataParallel(model, device_ids=[self.local_rank] if device.type == "cuda" else None)
         wrapped.register_comm_hook(None, lambda state, bucket: _sum_gradients(bucket))  # noqa: ARG005 - names fixed by ddp
+        self.wrapped.append(wrapped)
         return wrapped
 
     def gradient_sync(self, model: nn.Module, enabled: bool) -> AbstractContextManager[Any]:
