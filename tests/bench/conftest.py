@@ -1,13 +1,21 @@
-"""Candidates without processes: where a test is about what is measured, not about how."""
+"""Candidates without processes, where a test is about what is measured, not about how; a small quantised model."""
 
 from __future__ import annotations
 
 import pickle
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
+from tests.interop.export.conftest import make_run
 
 from clearhead.bench import measure
+from clearhead.interop.exporting import export
+
+__all__ = ["make_run"]
+LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "feed_forward": "swiglu", "bias": False, "dim": 64,
+                         "heads": 4, "kv_heads": 2, "layers": 1, "inner": 96, "placement": "before",
+                         "embedding_scale": 1.0}  # fmt: skip
 
 
 class Here:
@@ -29,3 +37,10 @@ class Here:
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_Worker", Here)
+
+
+@pytest.fixture
+def gguf_file(make_run: Any, tmp_path: Path) -> Path:
+    pytest.importorskip("gguf")
+    export("gguf", make_run("lm", size=330, **LLAMA), tmp_path / "out", "Q4_1")
+    return tmp_path / "out" / "model.gguf"

@@ -35,7 +35,7 @@ from clearhead.engines.ct2_export import export, numbers
 from clearhead.engines.native.library import load_library
 from clearhead.models.seq2seq import Seq2Seq
 
-SMALL = Size("small", 2, 22, 17, 2, 41, rounds=1, times=5, times_torch=2.5, times_ct2=1.0)
+SMALL = Size("small", 2, 22, 17, 2, 41, rounds=1, times=5, times_torch=2.5)
 TINY, BASE = SIZES
 
 
@@ -160,9 +160,9 @@ def test_figures_say_how_many_times_as_fast() -> None:
     assert (torch_alone.value, torch_alone.limit) == (pytest.approx(2.0), 2.5)
     one = found["small, batch 1, greedy: clearhead, times as fast as CTranslate2 float32"]
     many = found["small, batch 16, beam 4: clearhead, times as fast as CTranslate2 float32"]
-    assert (one.value, one.limit, many.value, many.limit, many.holds) == (1.5, None, 1.5, 1.0, True)
+    assert (one.value, one.limit, many.value, many.limit, many.holds) == (1.5, 1.0, 1.5, 1.0, True)
     int8 = found["small, batch 1, greedy: clearhead compiled int8, times as fast as CTranslate2 int8"]
-    assert (int8.value, int8.limit) == (0.5, None)
+    assert (int8.value, int8.limit, int8.holds) == (0.5, 1.0, False)
 
 
 def test_without_peers_there_is_nothing_to_compare() -> None:
@@ -172,12 +172,18 @@ def test_without_peers_there_is_nothing_to_compare() -> None:
 
 
 def test_text_is_counted_in_sentences_per_second() -> None:
-    found = {each.what: each.value for each in text_results({TORCH: 2000.0, COMPILED: 500.0, CT2: 250.0}, 1000)}
+    taken = {TORCH: 2000.0, COMPILED: 500.0, COMPILED_INT8: 250.0, CT2: 250.0, CT2_INT8: 500.0}
+    results = list(text_results(taken, 1000))
+    assert [each.holds for each in results] == [None] * 5 + [False, True]
+    found = {each.what: each.value for each in results}
     assert found == {
         "en-es, 1,000 sentences of Tatoeba, beam 4: clearhead torch": 500.0,
         "en-es, 1,000 sentences of Tatoeba, beam 4: clearhead compiled": 2000.0,
+        "en-es, 1,000 sentences of Tatoeba, beam 4: clearhead compiled int8": 4000.0,
         "en-es, 1,000 sentences of Tatoeba, beam 4: CTranslate2 float32": 4000.0,
+        "en-es, 1,000 sentences of Tatoeba, beam 4: CTranslate2 int8": 2000.0,
         "en-es, 1,000 sentences of Tatoeba, beam 4: clearhead, times as fast as CTranslate2 float32": 0.5,
+        "en-es, 1,000 sentences of Tatoeba, beam 4: clearhead compiled int8, times as fast as CTranslate2 int8": 2.0,
     }
 
 
@@ -192,6 +198,11 @@ def test_every_size_is_measured_and_then_real_text(monkeypatch: pytest.MonkeyPat
     found = {each.what: each.value for each in decode.run(peers=True)}
     assert found["tiny, batch 1, greedy: transformers"] == found["base, batch 1, greedy: transformers"] == 16
     assert found["base: clearhead, times as fast as transformers"] == pytest.approx(8)
+    both = (
+        "clearhead, times as fast as CTranslate2 float32",
+        "clearhead compiled int8, times as fast as CTranslate2 int8",
+    )
+    assert [found[f"all cells: {what}"] for what in both] == pytest.approx([1.5, 0.5])
     text = f"en-es, {decode.SENTENCES:,} sentences of Tatoeba, beam 4: clearhead torch"
     assert list(found.items())[-1] == (text, 500.0)
     assert {os.environ[name] for name in decode.AVX2_ONLY} == {"AVX2"}  # for the processes that take the turns

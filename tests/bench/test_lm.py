@@ -7,18 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.interop.export.conftest import make_run
 
 from clearhead.bench import lm
 from clearhead.errors import DataError
-from clearhead.interop.exporting import export
 from clearhead.interop.formats.base.gguf_file import GgufFile
 from clearhead.tasks.lm import LanguageModel
-
-__all__ = ["make_run"]
-LLAMA: dict[str, Any] = {"positions": "rotary", "norm": "rms", "feed_forward": "swiglu", "bias": False, "dim": 64,
-                         "heads": 4, "kv_heads": 2, "layers": 1, "inner": 96, "placement": "before",
-                         "embedding_scale": 1.0}  # fmt: skip
 
 
 def test_a_prompt_has_exactly_so_many_tokens() -> None:
@@ -37,13 +30,6 @@ def test_without_a_file_it_says_where_to_get_one(monkeypatch: pytest.MonkeyPatch
 
 def test_the_goals_cover_every_work() -> None:
     assert all(goals.keys() == {work.name for work in lm.WORKS} for goals in lm.GOALS.values())
-
-
-@pytest.fixture
-def gguf_file(make_run: Any, tmp_path: Path) -> Path:
-    pytest.importorskip("gguf")
-    export("gguf", make_run("lm", size=330, **LLAMA), tmp_path / "out", "Q4_1")
-    return tmp_path / "out" / "model.gguf"
 
 
 def test_a_rewritten_file_is_the_same_model_in_another_format(gguf_file: Path, tmp_path: Path) -> None:

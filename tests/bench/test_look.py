@@ -11,10 +11,12 @@ from clearhead.bench import look
 from clearhead.bench.look import (
     ALL,
     ALONE,
+    EXACT,
     HEADLESS,
     LENS,
     ONE,
     PLAIN,
+    ROUNDED,
     TRANSFORMERS,
     Translator,
     against_peers,
@@ -110,3 +112,22 @@ def test_a_model_from_elsewhere_is_measured_beside_its_original(
     ids = torch.randint(5, 300, (1, 13))
     with torch.inference_mode():
         assert set(peers_of(str(tmp_path / "theirs"), network, ids)) == {TRANSFORMERS, HEADLESS}
+
+
+def test_the_engine_of_quantised_weights_is_measured_too(gguf_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "has_lens", lambda: False)
+    found = {figure.what: figure for figure in run_model(str(gguf_file), peers=False, length=13, generated=3, rounds=1)}
+    assert {f"model, 13 tokens: {name}" for name in (PLAIN, ALL, ALONE, ONE, ROUNDED, EXACT)} < set(found)
+    usual = {
+        PLAIN: 10.0,
+        ALL: 14.0,
+        ALONE: 9.0,
+        ONE: 10.5,
+        TRANSFORMERS: 16.0,
+        HEADLESS: 12.0,
+        ROUNDED: 4.0,
+        EXACT: 6.0,
+    }
+    figures = {figure.what: figure for figure in look.compared("it", [usual])}
+    assert figures[f"it: {EXACT} / {HEADLESS}"].holds is True
+    assert f"it: {EXACT} / {LENS}" not in figures

@@ -11,6 +11,7 @@ import pytest
 from clearhead.bench import core
 from clearhead.bench.measure import (
     Measurement,
+    cpu_flags,
     growth_exponent,
     in_own_process,
     machine,
@@ -94,7 +95,14 @@ def test_core_measures_attention_length_text_and_start_up(monkeypatch: pytest.Mo
 
 
 def test_machine_names_what_it_measured_on() -> None:
-    assert {"python", "torch", "threads", "cores"} <= set(machine())
+    assert {"python", "torch", "threads", "cores", "flags"} <= set(machine())
+
+
+def test_the_flags_are_those_that_native_code_may_use(tmp_path: Path) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor : 0\nflags\t\t: fpu sse2 fma avx2 smep avx512_vnni\nprocessor : 1\nflags : fma\n")
+    assert cpu_flags(info) == "fma avx2 avx512_vnni"
+    assert cpu_flags(tmp_path / "none") == ""
 
 
 def test_a_measurement_knows_whether_it_holds() -> None:

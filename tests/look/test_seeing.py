@@ -172,6 +172,16 @@ def test_a_model_is_seen_while_it_generates(writer: Path, how: dict[str, Any]) -
     assert_close(seen.probes["decoder.1.self.weights"], expected, atol=2e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("how", [{}, {"quantise": "q8"}, {"engine": "torch"}], ids=str)
+def test_a_prompt_alone_is_seen(writer: Path, how: dict[str, Any]) -> None:
+    model = clearhead.load(writer, **how)
+    seen = model.see("we are", "decoder.*.self.weights", max_tokens=0)
+    longer = model.see("we are", "decoder.*.self.weights", max_tokens=3, temperature=0.0)
+    assert (seen.text, len(seen.tokens)) == ("we are", 6)
+    for name, weights in seen.probes.items():
+        assert_close(weights, longer.probes[name][:, :6, :6], atol=1e-6, rtol=1e-4)
+
+
 def test_any_probe_can_be_asked_for(writer: Path) -> None:
     model = clearhead.load(writer)
     seen = model.see("we", "decoder.0.hidden", max_tokens=3, temperature=0.0)

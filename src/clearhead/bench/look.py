@@ -6,7 +6,8 @@ when the last of them is captured, and is compared with a peer without output he
 compared with a peer that has one.
 
 `clearhead bench look --model MODEL` measures a language model from elsewhere instead, with its own weights in all
-candidates, and what one head costs while it generates.
+candidates, and what one head costs while it generates. There the engine of quantised weights is a candidate too, with
+the vectors that meet a matrix rounded, and without rounding (`exact`).
 
     T tokens
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -37,10 +39,11 @@ from clearhead.bench.measure import (
 from clearhead.bench.peers import Gpt, transformers_gpt2
 from clearhead.config import AnyConfig
 from clearhead.decode import Settings
+from clearhead.engines.native.lm import LmEngine
 from clearhead.interop.checkpoint import read_checkpoint
 from clearhead.interop.reference import load_reference
 from clearhead.look import capture
-from clearhead.look.seeing import SeenRow, generate_seeing, heads_to_see
+from clearhead.look.seeing import SeenRow, Wanted, generate_seeing, heads_to_see
 from clearhead.run import Sizes
 from clearhead.tasks import default_config, override_config
 from clearhead.tasks.base.network import build_network
@@ -48,10 +51,12 @@ from clearhead.tasks.base.predictor import load
 
 PLAIN, ALL, ALONE = "plain forward", "all weights and the answer", "all weights"
 ONE = "one head of one layer"
+ROUNDED, EXACT = f"{ALONE}, by the engine", f"{ALONE}, by the engine exact"
 TRANSFORMERS = "transformers with output_attentions"
 HEADLESS, LENS = f"{TRANSFORMERS}, without its head", "TransformerLens with its full cache"
 MOST = {ALL: 1.5, ONE: 1.1}  # of a plain forward pass
 MOST_OF_PEER = {(ALL, TRANSFORMERS): 1.0, (ALONE, HEADLESS): 1.0, (ALL, LENS): None, (ALONE, LENS): 0.5}
+MOST_BY_ENGINE = {(EXACT, HEADLESS): 1.0, (EXACT, LENS): 0.5, (ROUNDED, LENS): None}
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,6 @@ def captured(
 _ONE_HEAD = """
 import sys, torch
 from clearhead.look import capture
-from clearhead.look.seeing import SeenRow, generate_seeing, heads_to_see
 from clearhead.nn import Encoder, EncoderBlock, Mask
 length, pattern = int(sys.argv[1]), sys.argv[2]
 torch.manual_seed(1)
@@ -158,7 +162,9 @@ def compared(what: str, rounds: Sequence[Round]) -> Iterator[Measurement]:
     for name, each in taken.items():
         yield Measurement(f"{what}: {name}", each, "ms", None, detail)
     yield Measurement(f"{what}: {ONE} / {PLAIN}", median_ratio(rounds, ONE, PLAIN), "×", MOST[ONE], detail)
-    for (ours, theirs), most in MOST_OF_PEER.items():
+    by_engine = EXACT in taken
+    limits = MOST_OF_PEER | {(ALONE, LENS): None} | MOST_BY_ENGINE if by_engine else MOST_OF_PEER
+    for (ours, theirs), most in limits.items():
         if theirs in taken:
             yield Measurement(f"{what}: {ours} / {theirs}", median_ratio(rounds, ours, theirs), "×", most, detail)
 
@@ -188,9 +194,7 @@ def our_candidates(ours: Any, ids: Tensor, one: str, head: int) -> dict[str, Cal
 
 def their_candidates(theirs: Any, ours: Any, ids: Tensor) -> dict[str, Callable[[], object]]:
     """The peers on the same text, after checking that their weights equal ours."""
-    attentions = theirs(ids, output_attentions=True).attentions
-    for our, their in zip(captured(ours, (ids,), "*.weights", stop=True).values(), attentions, strict=True):
-        torch.testing.assert_close(our, their, rtol=1e-3, atol=1e-5)
+    assert_same_weights(ours, ids, theirs(ids, output_attentions=True).attentions)
     found: dict[str, Callable[[], object]] = {
         TRANSFORMERS: lambda: theirs(ids, output_attentions=True),
         HEADLESS: lambda: theirs.base_model(ids, output_attentions=True),
@@ -201,6 +205,12 @@ def their_candidates(theirs: Any, ours: Any, ids: Tensor) -> dict[str, Callable[
         lens = sources.build_bridge_from_module(deepcopy(theirs), kind, hf_config=theirs.config).eval()
         found[LENS] = lambda: lens.run_with_cache(ids)
     return found
+
+
+def assert_same_weights(ours: Any, ids: Tensor, theirs: Sequence[Tensor]) -> None:
+    """Check the weights of each layer (1, H, T, T) against those of our network."""
+    for our, their in zip(captured(ours, (ids,), "*.weights", stop=True).values(), theirs, strict=True):
+        torch.testing.assert_close(our, their, rtol=1e-3, atol=1e-5)
 
 
 # --- a model from elsewhere ---
@@ -215,12 +225,32 @@ def run_model(path: str, peers: bool, length: int = 512, generated: int = 64, ro
     layers = len(model.network.stacks()["decoder"].blocks)
     one, head = f"decoder.{layers // 2}.self.weights", model.config.model.heads - 1
     with torch.inference_mode():
-        candidates = our_candidates(model.network, ids, one, head)
+        candidates = {**our_candidates(model.network, ids, one, head), **by_engines(path, model, ids)}
         theirs = peers_of(path, model.network, ids) if peers else {}
         yield from compared(f"{model.name}, {ids.size(1)} tokens", rounds_together({**candidates, **theirs}, rounds))
     yield while_generating(model, one, head, ids[0, :64].tolist(), generated, rounds)
     if peers and not has_lens():
         yield Measurement("packages that are not installed and not compared with: transformer-lens", 1, "")
+
+
+def by_engines(path: str, model: Any, ids: Tensor) -> dict[str, Callable[[], list[Tensor]]]:
+    """All weights handed out by the engine of quantised weights; none for a model without them."""
+    found: dict[str, Callable[[], list[Tensor]]] = {}
+    for name, engine in {ROUNDED: "auto", EXACT: "exact"}.items():
+        stepper = load(path, engine=engine).engines.stepper()
+        wanted = heads_to_see(model.outline, stepper, ["*.weights"]) if isinstance(stepper, LmEngine) else None
+        if wanted is not None:
+            found[name] = partial(read_by_engine, stepper, ids[0].tolist(), wanted)
+    if EXACT in found:
+        assert_same_weights(model.network, ids, found[EXACT]())
+    return found
+
+
+def read_by_engine(stepper: Any, ids: list[int], wanted: Wanted) -> list[Tensor]:
+    """The weights of each layer, with the batch axis."""
+    seen = SeenRow(wanted)
+    generate_seeing(stepper, stepper.start(), ids, None, Settings(max_tokens=0), seen)
+    return [weights[None] for weights in seen.tensors().values()]
 
 
 def while_generating(model: Any, one: str, head: int, prompt: list[int], tokens: int, rounds: int) -> Measurement:

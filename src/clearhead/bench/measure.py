@@ -23,10 +23,15 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from clearhead.engines.native.library import load_library
 
+FLAGS = {  # of a processor, those that decide how fast native code can be
+    *("fma", "f16c", "avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8"),
+    *("asimd", "asimddp", "i8mm", "sve"),
+}
 IDLE = 0.3  # seconds that the threads of some packages keep a core busy after their work
 
 Round = dict[str, float]  # milliseconds by candidate
@@ -177,7 +182,15 @@ def machine() -> dict[str, Any]:
         "machine": platform.machine(),
         "system": platform.system(),
         "native": None if native is None else native.variant,
+        "flags": cpu_flags(),
     }
+
+
+def cpu_flags(info: Path = Path("/proc/cpuinfo")) -> str:
+    """The flags of this processor that native code may use; empty where the system does not say."""
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    words = next((line.split(":", 1)[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
+    return " ".join(word for word in words if word in FLAGS)
 
 
 def at_once(clients: int, work: Callable[[int], None]) -> None:

@@ -60,9 +60,10 @@ def bench(
         results.append(result)
         console(stderr=True).print(f"  {result.what}: {result.value:.3g} {result.unit}")
     peer_versions = suite.versions() if peers else {}
+    hardware = machine()
     document = {
         "bench": f"{name} --faults" if faults else name,
-        "machine": machine() | peer_versions,
+        "machine": hardware | peer_versions,
         "figures": [result.document() for result in results],
     }
     if out is not None:
@@ -73,3 +74,4 @@ def bench(
     verdicts = {None: "", True: "holds", False: "MISSED"}
     rows = [(r.what, f"{r.value:.3g} {r.unit}", r.target, verdicts[r.holds]) for r in results]
     print_table(f"bench {name}", ("what", "measured", "limit", ""), rows, folds=0)
+    console().print(f"processor: {hardware['flags'] or hardware['machine']}")

@@ -9,6 +9,7 @@ is left to `capture`, which reads the finished text once more.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -97,6 +98,9 @@ def generate_seeing(
     stepper: Any, state: Any, prompt: Sequence[int], stop: int | None, settings: Settings, seen: SeenRow | None
 ) -> list[int]:
     """The prompt and its continuation, in which every token is seen, the last included."""
+    if settings.max_tokens == 0 and seen is not None:  # the loop would have nothing to do
+        deque(read_seeing(stepper, state, prompt, seen), maxlen=0)
+        return list(prompt)
     row = Row(prompt, settings, stop)
     if seen is not None:
         row.heads, row.on_seen = seen.heads, seen.add
