@@ -47,7 +47,7 @@ class ServedModel:
         """Every token of the vocabulary as text."""
         return [piece.replace("▁", " ") for piece in self.model.tokenizer.pieces(range(len(self.model.tokenizer)))]
 
-    @property
+    @cached_property
     def context(self) -> int:
         """The maximum number of tokens of a prompt and what follows it."""
         return min(self.limits.context, length_limit(self.model.outline) or self.limits.context)

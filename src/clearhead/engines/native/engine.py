@@ -69,7 +69,9 @@ class SlotPool:
 
     def select(self, slots: Tensor, capacity: int) -> SlotPool:
         """A pool that begins with these slots."""
-        keys, values = (_grow(x[:, slots], capacity) for x in (self.keys, self.values))
+        keys, values = (x[:, slots] for x in (self.keys, self.values))
+        if capacity > len(slots):
+            keys, values = (_grow(x, capacity) for x in (keys, values))
         return SlotPool(keys, values, len(slots))
 
 
@@ -498,7 +500,7 @@ class NativeEngine:
         rows = state.row_lengths()
         if state.source is not None or int(rows.firsts[row]) > 0 or length > int(rows.counts[row]):
             return None
-        pool = state.pool.select(state.lists[row, :length].long(), length + SLOTS)
+        pool = state.pool.select(state.lists[row, :length].long(), length)  # it grows when a row is read further
         lists = _grow(torch.arange(length, dtype=torch.int32).unsqueeze(0), length + SLOTS)
         return NativeState(pool, lists, state.window, length)
 

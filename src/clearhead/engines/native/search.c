@@ -150,9 +150,7 @@ static void rank_rows(const Worker *worker, void *context) {
         int found = 0, count = r->count;
         for (int first = 0; first < r->size; first += SPAN) { /* most spans have nothing large enough */
             int last = first + SPAN < r->size ? first + SPAN : r->size;
-            float highest = -INFINITY;
-            for (int i = first; i < last; i++) highest = x[i] > highest ? x[i] : highest;
-            if (found == count && !(highest > value[count - 1])) continue;
+            if (found == count && !(largest(x + first, last - first) > value[count - 1])) continue;
             for (int i = first; i < last; i++) {
                 if (found == count && !(x[i] > value[count - 1])) continue;
                 int at = found < count ? found++ : count - 1;
@@ -200,13 +198,26 @@ static int rank(Search *s, int first, int rows) {
     return count;
 }
 
-/* Whether nothing is open, or enough is finished and no open hypothesis can beat it. */
-static int decided(const Search *s, int sentence, int open, double best) {
+/* Whether enough is finished, and no continuation of an open hypothesis can beat it. */
+static int is_beaten(const Search *s, int sentence, double score) {
     const SearchSettings *o = s->settings;
-    int found = s->finished_count[sentence];
-    if (!open || (o->beam_width == 1 && found)) return 1;
-    double bound = best / pow(o->max_tokens[sentence], o->length_penalty);
-    return found >= o->n_best && s->finished[(int64_t)(sentence + 1) * o->n_best - 1].score >= bound;
+    double bound = score / pow(o->max_tokens[sentence], o->length_penalty);
+    return s->finished_count[sentence] >= o->n_best &&
+           s->finished[(int64_t)(sentence + 1) * o->n_best - 1].score >= bound;
+}
+
+/* Whether nothing is open, or what is finished cannot be beaten. */
+static int decided(const Search *s, int sentence, int open, double best) {
+    if (!open || (s->settings->beam_width == 1 && s->finished_count[sentence])) return 1;
+    return is_beaten(s, sentence, best);
+}
+
+/* How many of the open hypotheses go on, the best first. One that is beaten can be left out, and changes nothing: what it
+   would have kept out of the beam has a smaller score, and is beaten too. */
+static int unbeaten(const Search *s, int sentence, const Row *rows, int open) {
+    if (s->settings->length_penalty < 0) return open; /* there a longer text is worse, so this is no bound */
+    while (open > 1 && is_beaten(s, sentence, rows[open - 1].score)) open--;
+    return open;
 }
 
 /* From the logits of some rows of one sentence to the rows that follow them, written to `into`; their number, or -1 if
@@ -229,7 +240,7 @@ static int extend(Search *s, int first, int rows, int length, Row *into) {
         if (!stops && each.score > best) best = each.score;
     }
     if (decided(s, sentence, open, best)) return 0;
-    if (length < o->max_tokens[sentence]) return open;
+    if (length < o->max_tokens[sentence]) return unbeaten(s, sentence, into, open);
     for (int i = 0; i < open; i++)
         insert(cut, s->cut_count + sentence, o->n_best, (ScoredNode){into[i].node, into[i].score / divisor});
     return 0;
