@@ -60,6 +60,9 @@ def timeout_protocol(limits: Limits) -> type[H11Protocol]:
             if self.transport.is_closing():
                 self.watch()
 
+        def _unsupported_upgrade_warning(self) -> None:
+            """Such a request, for a web socket or HTTP/2, is answered like any other: the log need not say so."""
+
         def close_if_idle(self, last_cycle: Any) -> None:
             """Close if no request came since the last check and none is in progress; else check again later."""
             if self.transport.is_closing():

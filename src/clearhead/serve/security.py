@@ -69,7 +69,7 @@ class Access:
         if self.is_open or path in PUBLIC_PATHS:
             return None
         scheme, _, sent = headers.get("authorization", "").partition(" ")
-        name = self._holder(sent) if scheme == "Bearer" else None
+        name = self._holder(sent.strip()) if scheme.lower() == "bearer" else None
         if name is None and self.cookie is not None:
             name = self._holder(_cookie(headers.get("cookie", ""), self.cookie))
         if name is None:
@@ -257,6 +257,10 @@ class Guard:
 
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         body = await self._read(receive, headers)
+        encoding = headers.get("content-encoding", "identity")
+        if encoding.strip().lower() not in ("", "identity"):
+            message = f"Content-Encoding: {encoding[:30]} is not supported; send the body without compression"
+            raise RequestError(415, "unsupported_encoding", message)
         self._held += len(body)
         try:
             is_form = headers.get("content-type", "").startswith("multipart/form-data")
