@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import socket
 from collections.abc import Callable
 from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote
 
@@ -253,20 +253,23 @@ def test_an_address_that_is_nearly_right_is_told_the_right_one(client: TestClien
 
 
 def test_head_answers_like_get_without_a_body(open_service: Open) -> None:
-    with open_service("writer") as address, closing(socket.create_connection(place(address), timeout=60)) as client:
-        for path in ("/health", "/ready", "/metrics", "/v1/models"):
-            client.sendall(f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            answer = client.recv(10_000)
-            assert answer.startswith(b"HTTP/1.1 200 ")
-            assert answer.endswith(b"\r\n\r\n")
+    with open_service("writer") as address, closing(HTTPConnection(*place(address), timeout=60)) as client:
+        for path in ("/health", "/ready", "/v1/models"):
+            sizes = []
+            for method in ("HEAD", "GET"):
+                client.request(method, path)
+                answer = client.getresponse()
+                assert (answer.status, bool(answer.read())) == (200, method == "GET")
+                sizes.append(answer.headers["content-length"])
+            assert sizes[0] == sizes[1]
 
 
 def test_an_upgrade_is_answered_as_http_and_not_logged(open_service: Open, caplog: pytest.LogCaptureFixture) -> None:
-    with open_service("writer") as address, closing(socket.create_connection(place(address), timeout=60)) as client:
+    with open_service("writer") as address, closing(HTTPConnection(*place(address), timeout=60)) as client:
         for protocol in ("websocket", "h2c"):
-            head = f"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n"
-            client.sendall(head.encode())
-            assert client.recv(10_000).startswith(b"HTTP/1.1 200 ")
+            client.request("GET", "/health", headers={"Connection": "Upgrade", "Upgrade": protocol})
+            answer = client.getresponse()
+            assert (answer.status, json.loads(answer.read())["status"]) == (200, "ok")
     assert [record.getMessage() for record in caplog.records if "pgrade" in record.getMessage()] == []
 
 
