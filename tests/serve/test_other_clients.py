@@ -26,7 +26,7 @@ from clearhead.serve.server import create_app
 
 from .conftest import Open
 from .setting import png
-from .test_clients import place
+from .test_clients import metric, place
 
 Of = Callable[[str], Predictor]
 WRITE: dict[str, Any] = {"model": "writer", "prompt": "we are", "max_tokens": 4, "temperature": 0}
@@ -114,6 +114,8 @@ def test_a_bias_of_minus_100_bans_a_token_and_others_are_refused(client: TestCli
     assert (
         complete(client, logit_bias={str(token): -100}) == complete(client, banned_tokens=[token]) != complete(client)
     )
+    sentence, param = refusal(client, "/v1/completions", **WRITE, logit_bias={"99999": -100})
+    assert (sentence.startswith("logit_bias: there is no token 99999 in the"), param) == (True, "logit_bias")
     wrong = {"1": "only -100", "x": "it must be an object", "-1": "it must be an object"}
     for name, begins in wrong.items():
         sentence, param = refusal(client, "/v1/completions", **WRITE, logit_bias={name: 5})
@@ -208,7 +210,22 @@ def test_base64_may_have_lines(client: TestClient) -> None:
     assert post(client, "/classify", model="eyes", image=lines) == post(client, "/classify", model="eyes", image=line)
 
 
+def test_settings_of_a_look_that_it_would_not_use_are_refused(client: TestClient) -> None:
+    sentence, _ = refusal(client, "/look", model="translator", text="we are", target="we", generate=True)
+    assert sentence == "target: it stands for what the model generates; leave out generate and max_tokens"
+    sentence, _ = refusal(client, "/look", model="writer", text="we are", max_tokens=3)
+    assert sentence == "max_tokens: writer only reads the text; add generate: true"
+
+
 # --- bodies ---
+
+
+def test_a_body_that_is_no_object_is_refused(client: TestClient) -> None:
+    for body in (b"[1]", b'"prompt"'):
+        answer = client.post("/v1/completions", content=body, headers={"content-type": "application/json"})
+        assert answer.json()["error"]["message"] == "the body: it must be a JSON object"
+    sentence, param = refusal(client, "/v1/completions", **WRITE, stream_options=1)
+    assert (sentence, param) == ("stream_options: it must be a JSON object", "stream_options")
 
 
 def test_a_body_of_another_kind_is_told_what_is_read(client: TestClient) -> None:
@@ -238,6 +255,23 @@ def test_a_compressed_body_is_refused_by_its_name(client: TestClient) -> None:
 
 
 # --- addresses, methods and headers ---
+
+
+def test_a_stream_passes_through_proxies_as_it_comes(client: TestClient) -> None:
+    headers = client.post("/v1/completions", json={**WRITE, "stream": True}).headers
+    assert (headers["x-accel-buffering"], headers["cache-control"]) == ("no", "no-store")
+
+
+def test_what_takes_too_long_is_not_asked_again(open_service: Open) -> None:
+    with open_service("writer", seconds=0.000_001) as address, OpenAI(base_url=f"{address}/v1", api_key="x") as ask:
+        with pytest.raises(openai.InternalServerError, match="this took longer than"):
+            ask.completions.create(model="writer", prompt="a", max_tokens=400)
+        assert metric(address, 'clearhead_requests_total{route="/v1/completions",status="504"}') == 1
+
+
+def test_another_host_is_told_how_to_allow_it(service: Service) -> None:
+    client = TestClient(create_app(service, Access()), base_url="http://host.docker.internal:8000")
+    assert "or start it with --allow-host" in client.get("/v1/models").json()["error"]["message"]
 
 
 def test_an_address_that_is_nearly_right_is_told_the_right_one(client: TestClient) -> None:

@@ -56,6 +56,7 @@ router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
 StopString = Annotated[str, Field(min_length=1, max_length=200)]
 StopStrings = Annotated[list[StopString], Field(max_length=16, fail_fast=True)]
+STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter makes nginx pass events on
 DEFAULT_TOKENS = 16  # that a completion generates, if nothing is said
 BANNED = -100  # the bias of a token that is never generated
 
@@ -178,8 +179,11 @@ class Prompted:
             raise RequestError(400, "too_many_tokens", message, param="max_tokens")
         if body.beams > 1 and self.top_logprobs is not None:
             raise invalid_field("logprobs", "a beam search keeps no alternatives; leave out logprobs or beams")
+        known = len(served.model.tokenizer)
+        if (highest := max(body.logit_bias, default=0)) >= known:
+            raise invalid_field("logit_bias", f"there is no token {highest} in the vocabulary of {known} tokens")
         settings, start = body.settings(self.max_tokens), (served.model.tokenizer.start,)
-        settings.check_vocabulary(len(served.model.tokenizer))
+        settings.check_vocabulary(known)
         rows = 1 if body.beams > 1 else body.n
         return [
             GenerationRequest(
@@ -227,7 +231,7 @@ async def respond(request: Request, served: ServedModel, prompted: Prompted, for
         first = await while_connected(request, anext(chunks), seconds)
         include_usage = prompted.body.stream_options.include_usage
         events = _events(served, _chained(first, chunks), form, head, prompt_tokens, include_usage, look)
-        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)
     texts = await while_connected(request, _gathered(generated_chunks(requests, submit, seconds)), seconds)
     usage = Usage.of(prompt_tokens, sum(text.generated for text in texts)).model_dump()
     choices = [await while_connected(request, _with_look(form.choice(text), text, look), seconds) for text in texts]

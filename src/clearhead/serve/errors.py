@@ -25,7 +25,7 @@ logger = logging.getLogger("clearhead.serve")
 TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 MESSAGES = {
     404: "there is nothing at this address; /openapi.json lists all routes",
-    405: "this address answers another method; /openapi.json lists all routes",
+    405: "this address answers another method: {allow}; /openapi.json lists all routes",
 }
 request_id: ContextVar[str] = ContextVar("request_id", default="-")  # of the request that is being answered
 UNKNOWN_FIELD = "unknown_field"  # the type of a validation error whose context names the field
@@ -123,6 +123,7 @@ def add_error_handlers(app: FastAPI, paths: Collection[str]) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, problem: HTTPException) -> JSONResponse:
         message = MESSAGES.get(problem.status_code, "the request cannot be read: its body is malformed")
+        message = message.replace("{allow}", (problem.headers or {}).get("Allow", "none"))
         if problem.status_code == 404 and (meant := _meant(request.url.path, paths)):
             message = f"there is nothing at this address; did you mean {meant}?"
         return RequestError(problem.status_code, "invalid_request", message, problem.headers).response()
@@ -156,6 +157,6 @@ def validation_error(problem: RequestValidationError) -> RequestError:
     if first["type"] == UNKNOWN_FIELD:
         path = (*path, first["ctx"]["field"][:100])
     name = ".".join(str(part) for part in path if not _TYPE.match(str(part)))
-    message = str(first["msg"])
+    message = "it must be a JSON object" if first["type"] == "model_type" else str(first["msg"])
     sentence = f"{name or 'the body'}: {message[:1].lower()}{message[1:]}"
     return RequestError(400, "invalid_value", sentence, param=name or None)

@@ -230,7 +230,7 @@ def read_json(kind: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]
             return _read_json(kind, content)
         except RequestError as problem:
             sent = request.headers.get("content-type", "application/json")[:60]
-            if "json" in sent.lower():
+            if "json" in sent.lower() or content.lstrip()[:1] == b"{":
                 raise
             raise RequestError(400, problem.code, f"{problem} (Content-Type: {sent}); {NEED_JSON}") from None
 

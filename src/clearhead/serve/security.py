@@ -63,7 +63,8 @@ class Access:
         """Raise a RequestError for a wrong host, another origin or a missing token; return the name of a key."""
         host = headers.get("host", "")
         if (self.is_open or self.cookie is not None) and _host_name(host) not in self.hosts:
-            raise RequestError(403, "wrong_host", f"this service is not called {host[:60]!r}; use its own address")
+            advice = "use its own address" + (", or start it with --allow-host" if self.is_open else "")
+            raise RequestError(403, "wrong_host", f"this service is not called {host[:60]!r}; {advice}")
         if _is_cross_origin(method, host, headers):
             raise RequestError(403, "other_origin", "a page of another origin cannot use this service")
         if self.is_open or path in PUBLIC_PATHS:

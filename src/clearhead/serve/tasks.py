@@ -298,9 +298,7 @@ class WordsRequest(RequestBody):
 
     model: ModelName
     question: Literal["neighbours", "analogy"]
-    words: Annotated[list[Annotated[str, Field(max_length=100)]], Field(fail_fast=True)] = Field(
-        description="One word; three for A - B + C."
-    )
+    words: Words = Field(description="One word; three for A - B + C.")
     count: int = Field(10, ge=1, le=1000, description="Number of words to return.")
     measure: Literal["cosine", "dot"] = Field("cosine", description="Similarity; with dot, longer vectors count more.")
 
@@ -373,6 +371,10 @@ async def look(
 ) -> Response:
     """The tokens, the attention weights of every layer and head, and the most probable outputs."""
     served = service.get(body.model)
+    if body.target is not None and (body.generate or body.max_tokens is not None):
+        raise invalid_field("target", "it stands for what the model generates; leave out generate and max_tokens")
+    if body.max_tokens is not None and served.model.verb == "generate" and not body.generate:
+        raise invalid_field("max_tokens", f"{served.name} only reads the text; add generate: true")
     item = await _read_input(served, body.text, body.image)
     if isinstance(item, str):
         await _check_look_length(item, body.target, served)
