@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import socket
 from collections.abc import Callable
 from contextlib import closing
 from http.client import HTTPConnection
@@ -305,6 +306,31 @@ def test_an_upgrade_is_answered_as_http_and_not_logged(open_service: Open, caplo
             answer = client.getresponse()
             assert (answer.status, json.loads(answer.read())["status"]) == (200, "ok")
     assert [record.getMessage() for record in caplog.records if "pgrade" in record.getMessage()] == []
+
+
+def talk(address: str, *parts: bytes) -> bytes:
+    """All that comes back; each part is sent when there is an answer to the one before."""
+    received = b""
+    with closing(socket.create_connection(place(address), timeout=60)) as client:
+        for part in parts:
+            client.sendall(part)
+            received += client.recv(10_000)
+        while more := client.recv(10_000):
+            received += more
+    return received
+
+
+def test_what_is_no_http_is_answered_like_any_mistake(open_service: Open, caplog: pytest.LogCaptureFixture) -> None:
+    late = b"POST /words HTTP/1.1\r\nHost: elsewhere\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with open_service("writer") as address:
+        for wrong in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n", b"GET /health HTTP/1.1\r\n\r\n"):
+            head, _, body = talk(address, wrong).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400 ")
+            assert json.loads(body)["error"]["code"] == "invalid_http"
+        answer = talk(address, late, b"no size\r\n")  # of a chunk, when the answer has been sent
+        assert answer.startswith(b"HTTP/1.1 403 ")
+        assert answer.count(b"HTTP/1.1") == 1
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def test_the_scheme_of_a_token_has_no_case(service: Service) -> None:
