@@ -192,6 +192,8 @@ def test_a_name_may_have_a_slash(service: Service) -> None:
     client = TestClient(create_app(renamed, Access()), base_url="http://127.0.0.1")
     for name in ("org/writer", quote("org/writer", safe="")):
         assert client.get(f"/v1/models/{name}").status_code == 200
+    assert client.get("/v1/models/").json()["error"]["message"].endswith("did you mean /v1/models?")
+    assert 'route="/v1/models/{name}",status="200"} 2.0' in client.get("/metrics").text
 
 
 def test_an_image_beside_a_text_is_not_ignored(client: TestClient) -> None:

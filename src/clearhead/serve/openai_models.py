@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -96,7 +96,9 @@ async def models(service: ServiceDep) -> ModelList:
 
 @router.get("/v1/models/{name:path}", summary="One model")
 async def model(name: str, service: ServiceDep) -> ModelCard:
-    """The model with this name."""
+    """The model with this name, which may have slashes."""
+    if not name:
+        raise HTTPException(404)
     return ModelCard.of(service.get(name))
 
 
