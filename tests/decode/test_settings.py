@@ -89,6 +89,12 @@ def test_a_token_outside_the_vocabulary_is_refused(name: str) -> None:
         Settings(**{name: (5, 13)}).check_vocabulary(13)
 
 
+def test_one_token_at_least_must_be_left() -> None:
+    Settings(banned_tokens=(0, 1, 1)).check_vocabulary(3)
+    with pytest.raises(ConfigError, match=r"^banned_tokens: these are all 3 tokens of the vocabulary; leave out at"):
+        Settings(banned_tokens=(0, 1, 2)).check_vocabulary(3)
+
+
 def test_settings_and_streams_of_text_need_no_torch() -> None:
     code = (
         "import sys; from clearhead.decode import Settings, text_pieces; Settings(); sys.exit('torch' in sys.modules)"

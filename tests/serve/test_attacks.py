@@ -88,7 +88,7 @@ def test_a_body_with_too_many_values_is_refused_before_it_is_read(service: Servi
     )
     text = ", [{" * 5000  # in a text these are characters
     answer = client.post("/translate", json={"model": "translator", "text": [text]})
-    assert answer.json()["error"]["message"] == "a text has 20,000 characters; the limit is 2,000"
+    assert answer.json()["error"]["message"] == "text: a text has 20,000 characters; the limit is 2,000"
 
 
 @pytest.mark.parametrize(

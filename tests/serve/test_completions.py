@@ -127,15 +127,15 @@ def test_a_long_prompt_is_read_in_parts(client: TestClient, monkeypatch: pytest.
     ("body", "sentence"),
     [
         ({"model": "learned", "prompt": "we are", "max_tokens": 22}, "learned reads 23 tokens at most, and there are"),
-        ({"prompt": "a" * 490, "max_tokens": 11}, "writer reads 500 tokens at most, and there are 501; shorten"),
+        ({"prompt": "a" * 490, "max_tokens": 11}, "writer reads 500 tokens at most, and there are 501: 490 of"),
         ({"prompt": ["a"] * 128, "max_tokens": 65}, "8,320 tokens are more than the 8,192 of one request"),
-        ({"prompt": ["a"] * 9, "n": 15}, "the request has 135 texts; the limit is 128: split it into several requests"),
-        ({"prompt": [3, 100000]}, "there is no token 100000: the vocabulary has "),
-        ({"prompt": []}, "there is nothing to answer: the list is empty"),
+        ({"prompt": ["a"] * 9, "n": 15}, "n: the request has 135 texts; the limit is 128: split it into several"),
+        ({"prompt": [3, 100000]}, "prompt: there is no token 100000: the vocabulary of writer has "),
+        ({"prompt": []}, "prompt: there is nothing to answer: the list is empty"),
         ({"prompt": "a", "stop": [""]}, "stop."),
         ({"prompt": "a", "temperature": 3}, "temperature: input should be less than or equal to 2"),
         ({"prompt": "a", "presence_penalty": 3}, "presence_penalty: input should be less than or equal to 2"),
-        ({"prompt": "a", "suffix": "b"}, "suffix: extra inputs are not permitted"),
+        ({"prompt": "a", "suffix": "b"}, "suffix: this service does not support it; leave it out"),
     ],
 )
 def test_invalid_requests_are_refused(client: TestClient, body: dict[str, Any], sentence: str) -> None:

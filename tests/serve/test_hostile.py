@@ -202,7 +202,11 @@ def test_a_wrong_method_is_a_405(safe_client: TestClient) -> None:
         answer = safe_client.request(method, "/translate")
         assert answer.status_code == 405
         assert answer.headers["allow"] == "POST"
-    assert safe_client.get("/translate").json()["error"]["message"].startswith("this address answers another method")
+    assert (
+        safe_client.get("/translate")
+        .json()["error"]["message"]
+        .startswith("this address answers another method: POST;")
+    )
 
 
 def test_an_error_that_quotes_the_request_is_one_line(safe_client: TestClient) -> None:

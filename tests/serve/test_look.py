@@ -129,7 +129,7 @@ def test_a_recurrent_model_has_cells(client: TestClient) -> None:
         ({"probes": ["decoder.0.self.weights"], "heads": [3]}, "decoder.0.self has no head 3; choose from 0 to 2"),
         ({"probes": []}, "look.probes: list should have at least 1 item"),
         ({"heads": [1]}, "look.probes: field required"),
-        ({"probes": ["logits"], "head": 1}, "look.head: extra inputs are not permitted"),
+        ({"probes": ["logits"], "head": 1}, "look.head: there is no such field here; did you mean heads?"),
     ],
 )
 def test_what_cannot_be_seen_is_refused(client: TestClient, look: dict[str, Any], message: str) -> None:

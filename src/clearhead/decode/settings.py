@@ -79,11 +79,13 @@ class Settings:
         return replace(self, max_tokens=0, seed=None, prefix_tokens=())
 
     def check_vocabulary(self, size: int) -> None:
-        """Raise ConfigError for tokens of a list that are outside a vocabulary of this size."""
+        """Raise ConfigError for tokens of a list that are outside a vocabulary of this size, or if all are banned."""
         for name in _TOKEN_LISTS:
             for token in getattr(self, name):
                 if token >= size:
                     raise ConfigError(f"{name}: there is no token {token} in the vocabulary of {size} tokens")
+        if len(set(self.banned_tokens)) == size:
+            raise ConfigError(f"banned_tokens: these are all {size} tokens of the vocabulary; leave out at least one")
 
     def _out_of_range(self) -> Iterator[str]:
         """One sentence per value that is wrong on its own; NaN is never in range."""

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-from clearhead.serve.completions import GenerationBody, Prompted, ResponseFormat, Usage, respond
-from clearhead.serve.errors import ERROR_RESPONSES
+from clearhead.serve.completions import GenerationBody, Prompted, ResponseFormat, Usage, default_tokens, respond
+from clearhead.serve.errors import ERROR_RESPONSES, invalid_field
 from clearhead.serve.generation import TextChunk, TokenLogprob
 from clearhead.serve.inputs import (
+    Ignored,
+    Only,
     RequestBody,
     ServiceDep,
     check_length,
@@ -35,6 +38,8 @@ from clearhead.text.chat_template import ChatTemplate, PlayTemplate, encode_chat
 
 router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
+DEFAULT_TOKENS = 256  # of an answer, if nothing is said
+
 
 class TextPart(RequestBody):
     """A part of a message; only text is supported."""
@@ -42,13 +47,24 @@ class TextPart(RequestBody):
     type: Literal["text"]
     text: str
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_type(cls, part: Any) -> Any:
+        if isinstance(part, dict) and part.get("type") != "text":
+            raise PydanticCustomError("part", "this service reads text only: the type of a part must be text")
+        return part
+
 
 class Message(RequestBody):
     """One message of a conversation."""
 
+    tool_calls: Annotated[Any, Only([])] = None
+    tool_call_id: Annotated[Any, Only(None)] = None
     role: Literal["system", "developer", "user", "assistant"]
     content: str | Annotated[list[TextPart], Field(fail_fast=True)]
     name: str | None = Field(None, max_length=64, description="Shown to the model instead of the role.")
+    type: Annotated[Any, Only("text", "message")] = None  # lm-evaluation-harness sends it
+    annotations: Ignored = None  # of an answer that comes back as part of the conversation
 
     @property
     def text(self) -> str:
@@ -73,13 +89,27 @@ class ChatRequest(GenerationBody):
 
     messages: Annotated[list[Message], Field(min_length=1, max_length=200, fail_fast=True)]
     max_tokens: int | None = Field(None, ge=1, description="The older name of max_completion_tokens.")
-    max_completion_tokens: int = Field(256, ge=1, description="Maximum number of generated tokens.")
+    max_completion_tokens: int | None = Field(
+        None, ge=1, description="Maximum number of generated tokens, 256 by default. Of both names the lower counts."
+    )
     logprobs: bool = Field(False, description="Return the log-probability of each token.")
-    top_logprobs: int = Field(0, ge=0, le=20, description="Number of alternatives for each token.")
+    top_logprobs: int = Field(0, ge=0, le=20, description="Number of alternatives for each token; needs logprobs.")
+    response_format: Annotated[Any, Only({"type": "text"})] = None
+    modalities: Annotated[Any, Only(["text"])] = None
+    audio: Annotated[Any, Only(None)] = None
+    reasoning_effort: Annotated[Any, Only("none")] = None
+    verbosity: Annotated[Any, Only("medium")] = None
+    web_search_options: Annotated[Any, Only(None)] = None
+    tools: Annotated[Any, Only([])] = None
+    tool_choice: Annotated[Any, Only("none", "auto")] = None
+    functions: Annotated[Any, Only([])] = None
+    function_call: Annotated[Any, Only("none", "auto")] = None
+    parallel_tool_calls: Ignored = None
+    prediction: Ignored = None
 
     @property
-    def token_limit(self) -> int:
-        return self.max_completion_tokens if self.max_tokens is None else self.max_tokens
+    def token_limit(self) -> int | None:
+        return min((each for each in (self.max_tokens, self.max_completion_tokens) if each is not None), default=None)
 
 
 class ChatToken(BaseModel):
@@ -142,22 +172,26 @@ async def chat(
     """The next message of a conversation, whole or by server-sent events."""
     served = service.get(body.model)
     served.require("generate")
+    if body.top_logprobs and not body.logprobs:
+        raise invalid_field("top_logprobs", "it needs logprobs: true")
     template: ChatTemplate = served.model.chat_template
     if template.has_special:
-        check_texts([each.text for each in body.messages], served.limits)
+        check_texts([each.text for each in body.messages], served.limits, "messages")
         ids = await asyncio.to_thread(encode_chat, served.model.tokenizer, template, as_dicts(body.messages))
-        check_length(len(ids), served)
+        check_length(len(ids), served, "messages")
         prompts = [tuple(ids)]
     else:
-        prompts = await encode([as_play(body.messages)], served)
+        prompts = await encode([as_play(body.messages)], served, "messages")
     top_logprobs = body.top_logprobs if body.logprobs else None
-    prompted = Prompted(body, prompts, body.token_limit, top_logprobs, stops=(*body.stops, *template.stops))
+    limit = body.token_limit
+    max_tokens = default_tokens(DEFAULT_TOKENS, prompts, served) if limit is None else limit
+    prompted = Prompted(body, prompts, max_tokens, top_logprobs, stops=(*body.stops, *template.stops))
     return await respond(request, served, prompted, _format(top_logprobs))
 
 
 def as_dicts(messages: Sequence[Message]) -> list[dict[str, object]]:
     """The messages as templates read them."""
-    return [each.model_dump(exclude_none=True) | {"content": each.text} for each in messages]
+    return [each.model_dump(include={"role", "name"}, exclude_none=True) | {"content": each.text} for each in messages]
 
 
 def as_play(messages: Sequence[Message]) -> str:

@@ -15,15 +15,16 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from clearhead.decode import Settings
 from clearhead.serve.documents import json_bytes, large_response
-from clearhead.serve.errors import ERROR_RESPONSES, RequestError, error_document, to_request_error
+from clearhead.serve.errors import ERROR_RESPONSES, RequestError, invalid_field, to_request_error
 from clearhead.serve.generation import (
     GenerationRequest,
     TextChunk,
@@ -34,14 +35,15 @@ from clearhead.serve.generation import (
     submit_requests,
 )
 from clearhead.serve.inputs import (
+    Ignored,
     ModelName,
+    Only,
     Prompt,
     RequestBody,
     SearchBody,
     ServiceDep,
     TokenIds,
     check_count,
-    check_length,
     json_schema,
     read_json,
     read_prompts,
@@ -54,6 +56,32 @@ router = APIRouter(tags=["OpenAI"], responses=ERROR_RESPONSES)
 
 StopString = Annotated[str, Field(min_length=1, max_length=200)]
 StopStrings = Annotated[list[StopString], Field(max_length=16, fail_fast=True)]
+STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the latter makes nginx pass events on
+DEFAULT_TOKENS = 16  # that a completion generates, if nothing is said
+BANNED = -100  # the bias of a token that is never generated
+
+
+def _check_bias(bias: Any) -> list[int]:
+    """The ids of the tokens of a `logit_bias`; the only bias is BANNED."""
+    wrong = PydanticCustomError(
+        "logit_bias", "it must be an object such as {example}", {"example": f'{{"17": {BANNED}}}, at most 1,000 ids'}
+    )
+    if not isinstance(bias, dict) or len(bias) > 1000:
+        raise wrong
+    for name, value in bias.items():
+        if not (name.isascii() and name.isdigit() and len(name) < 10) or type(value) not in (int, float):
+            raise wrong
+        if value != BANNED:
+            reason = "only -100, never to generate a token, is supported; leave out other values"
+            raise PydanticCustomError("logit_bias", "{reason}", {"reason": reason})
+    return [int(name) for name in bias]
+
+
+LogitBias = Annotated[
+    list[int],
+    PlainValidator(_check_bias),
+    WithJsonSchema({"type": "object", "additionalProperties": {"enum": [BANNED]}, "maxProperties": 1000}),
+]
 
 
 # --- any request for generated text ---
@@ -63,6 +91,7 @@ class StreamOptions(RequestBody):
     """What a stream contains besides the text."""
 
     include_usage: bool = Field(False, description="Send the number of tokens in a last event.")
+    include_obfuscation: Ignored = None
 
 
 class GenerationBody(SearchBody):
@@ -74,9 +103,16 @@ class GenerationBody(SearchBody):
     stop: StopString | StopStrings = Field([], description="End before the first of these.")
     stream: bool = Field(False, description="Send the text as it is generated, by server-sent events.")
     stream_options: StreamOptions = StreamOptions()
-    user: str | None = Field(None, description="Ignored.")
+    logit_bias: LogitBias = Field([], description="Token ids, each with -100: they are never generated.")
     prefix_tokens: TokenIds = Field([], description="Ids that every text begins with, after its prompt.")
     look: LookOptions | None = Field(None, description="Return attention weights or other inner tensors too.")
+    user: Ignored = None
+    metadata: Ignored = None
+    store: Ignored = None
+    service_tier: Ignored = None
+    safety_identifier: Ignored = None
+    prompt_cache_key: Ignored = None
+    prompt_cache_retention: Ignored = None
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -88,6 +124,7 @@ class GenerationBody(SearchBody):
         return self.search_settings(
             max_tokens=max_tokens,
             prefix_tokens=tuple(self.prefix_tokens),
+            banned_tokens=(*self.banned_tokens, *self.logit_bias),
             n_best=self.n if searches else 1,
             temperature=0.0 if searches and "temperature" not in self.model_fields_set else self.temperature,
         )
@@ -132,18 +169,21 @@ class Prompted:
     def requests(self, served: ServedModel) -> list[GenerationRequest]:
         """One for each row of the token loop; refused if they are too many or too long."""
         body, limits = self.body, served.limits
-        check_count(len(self.prompts) * body.n, limits)
+        check_count(len(self.prompts) * body.n, limits, "n")
         for prompt in self.prompts:
-            check_length(len(prompt) + self.max_tokens, served)
+            if len(prompt) + self.max_tokens > served.context:
+                raise too_long(served, len(prompt), self.max_tokens)
         total = len(self.prompts) * max(body.n, body.beams) * self.max_tokens
         if total > limits.tokens:
-            message = f"{total:,} tokens are more than the {limits.tokens:,} of one request"
-            raise RequestError(400, "too_many_tokens", message)
+            message = f"{total:,} tokens are more than the {limits.tokens:,} of one request; ask for fewer"
+            raise RequestError(400, "too_many_tokens", message, param="max_tokens")
         if body.beams > 1 and self.top_logprobs is not None:
-            message = "logprobs: a beam search keeps no alternatives; leave out logprobs or beams"
-            raise RequestError(400, "invalid_value", message)
+            raise invalid_field("logprobs", "a beam search keeps no alternatives; leave out logprobs or beams")
+        known = len(served.model.tokenizer)
+        if (highest := max(body.logit_bias, default=0)) >= known:
+            raise invalid_field("logit_bias", f"there is no token {highest} in the vocabulary of {known} tokens")
         settings, start = body.settings(self.max_tokens), (served.model.tokenizer.start,)
-        settings.check_vocabulary(len(served.model.tokenizer))
+        settings.check_vocabulary(known)
         rows = 1 if body.beams > 1 else body.n
         return [
             GenerationRequest(
@@ -159,6 +199,20 @@ class Prompted:
             for number, prompt in enumerate(self.prompts)
             for row_seed in range(rows)
         ]
+
+
+def too_long(served: ServedModel, prompt: int, generated: int) -> RequestError:
+    """The answer to a request for more tokens than the model reads."""
+    message = (
+        f"{served.name} reads {served.context:,} tokens at most, and there are {prompt + generated:,}: "
+        f"{prompt:,} of the prompt and {generated:,} to generate; shorten the prompt or ask for fewer"
+    )
+    return RequestError(400, "context_length_exceeded", message, param="max_tokens")
+
+
+def default_tokens(most: int, prompts: Sequence[tuple[int, ...]], served: ServedModel) -> int:
+    """How many tokens are generated if nobody says: `most`, or what the prompts leave of the context."""
+    return max(1, min(most, served.context - max(map(len, prompts))))
 
 
 async def respond(request: Request, served: ServedModel, prompted: Prompted, form: ResponseFormat) -> Response:
@@ -177,7 +231,7 @@ async def respond(request: Request, served: ServedModel, prompted: Prompted, for
         first = await while_connected(request, anext(chunks), seconds)
         include_usage = prompted.body.stream_options.include_usage
         events = _events(served, _chained(first, chunks), form, head, prompt_tokens, include_usage, look)
-        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)
     texts = await while_connected(request, _gathered(generated_chunks(requests, submit, seconds)), seconds)
     usage = Usage.of(prompt_tokens, sum(text.generated for text in texts)).model_dump()
     choices = [await while_connected(request, _with_look(form.choice(text), text, look), seconds) for text in texts]
@@ -231,8 +285,7 @@ async def _events(
             yield _event({**head, "choices": [], "usage": total})
         yield "data: [DONE]\n\n"
     except Exception as problem:
-        refused = to_request_error(problem)
-        yield _event(error_document(refused.status, str(refused), refused.code))
+        yield _event(to_request_error(problem).document())
     finally:
         served.streams -= 1
 
@@ -258,9 +311,13 @@ class CompletionRequest(GenerationBody):
     )
 
     prompt: Prompt = Field("", description="A text, texts, token ids, or rows of token ids.")
-    max_tokens: int = Field(16, ge=0, description="Maximum number of generated tokens; 0 with echo scores the prompt.")
+    max_tokens: int | None = Field(
+        None, ge=0, description="Maximum number of generated tokens, 16 by default; 0 with echo scores the prompt."
+    )
     logprobs: int | None = Field(None, ge=0, le=20, description="Number of alternatives for each token.")
     echo: bool = Field(False, description="Include the prompt in the answer.")
+    best_of: int | None = Field(None, ge=1, description="The same as n; no other value is supported.")
+    suffix: Annotated[Any, Only("")] = ""
 
 
 class CompletionLogprobs(BaseModel):
@@ -305,8 +362,11 @@ async def completions(
     """Text that continues each prompt, whole or by server-sent events."""
     served = service.get(body.model)
     served.require("generate")
-    prompts = await read_prompts(body.prompt, served, served.model.tokenizer.prefix)
-    prompted = Prompted(body, prompts, body.max_tokens, body.logprobs, body.echo, body.stops)
+    if body.best_of not in (None, body.n):
+        raise invalid_field("best_of", f"it must be n, which is {body.n}; for the likeliest of several texts use beams")
+    prompts = await read_prompts(body.prompt, served, "prompt", served.model.tokenizer.prefix)
+    max_tokens = default_tokens(DEFAULT_TOKENS, prompts, served) if body.max_tokens is None else body.max_tokens
+    prompted = Prompted(body, prompts, max_tokens, body.logprobs, body.echo, body.stops)
     return await respond(request, served, prompted, _format(with_logprobs=body.logprobs is not None))
 
 

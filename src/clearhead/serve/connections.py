@@ -16,11 +16,14 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from clearhead.serve.errors import RequestError
 from clearhead.serve.security import Limits
 
+NO_HTTP = "this is not an HTTP/1.1 request that can be read; for HTTPS the service needs --tls-cert and --tls-key"
 MIN_RATE = 1000  # bytes a second that a client must read of a response
 
 
@@ -59,6 +62,19 @@ def timeout_protocol(limits: Limits) -> type[H11Protocol]:
             super().shutdown()
             if self.transport.is_closing():
                 self.watch()
+
+        def _unsupported_upgrade_warning(self) -> None:
+            """Such a request, for a web socket or HTTP/2, is answered like any other: the log need not say so."""
+
+        def send_400_response(self, msg: str) -> None:
+            """Answer what is not HTTP like any other mistake; where a response has begun there is no place for it."""
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                body = bytes(RequestError(400, "invalid_http", NO_HTTP).response().body)
+                headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
+                head = h11.Response(status_code=400, headers=[*headers, ("connection", "close")], reason="Bad Request")
+                for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+                    self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
 
         def close_if_idle(self, last_cycle: Any) -> None:
             """Close if no request came since the last check and none is in progress; else check again later."""

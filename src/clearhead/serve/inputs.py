@@ -33,15 +33,16 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 
 from clearhead.data.images import pixels
 from clearhead.decode import Settings
 from clearhead.decode.loop import source_limit
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError, DataError, nearest
 from clearhead.run import Sizes
-from clearhead.serve.errors import RequestError
+from clearhead.serve.errors import UNKNOWN_FIELD, RequestError, invalid_field
 from clearhead.serve.registry import ServedModel, Service
 from clearhead.serve.security import SMALL_BODY, Limits, in_thread
 
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from clearhead.data.examples import Pixels
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")  # those that Pillow decodes without calling other programs
+MOST_NAMED = 10  # fields that an error lists
+NEED_JSON = "send a JSON object; an image may be a file of a form, where /openapi.json lists multipart/form-data"
 SMALL_TEXT = 1000  # characters that are tokenised in the event loop
 logging.getLogger("python_multipart").setLevel(logging.ERROR)  # or every damaged form would write into the log
 DECODERS = ThreadPoolExecutor(2, "clearhead images")  # few, because each may need much memory
@@ -91,6 +94,28 @@ Prompt = Annotated[
     str | list[str] | list[int] | list[list[int]],
     PlainValidator(_check_prompt, json_schema_input_type=str | list[str] | list[TokenId] | list[list[TokenId]]),
 ]
+# A field of OpenAI's API that changes no answer here; whatever it says is taken.
+Ignored = Annotated[Any, Field(description="Ignored.")]
+
+
+class Only:
+    """In the type of a field of OpenAI's API: only these values are taken, those that change nothing."""
+
+    def __init__(self, *values: Any):
+        self.values = values
+
+    def _check(self, value: Any) -> Any:
+        if value not in self.values:
+            raise PydanticCustomError("unsupported", "this service does not support it; leave it out")
+        return value
+
+    def __get_pydantic_core_schema__(self, *_: Any) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._check)
+
+    def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, Any]:
+        return {"enum": list(self.values), "description": "Anything else is not supported."}
+
+
 Base64OrBytes = Annotated[str | bytes, WithJsonSchema({"type": "string", "contentEncoding": "base64"})]
 Body = TypeVar("Body", bound="RequestBody")
 
@@ -114,12 +139,21 @@ class RequestBody(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_nulls(cls, values: Any) -> Any:
-        """Treat null as absent: OpenAI's clients send it for a default. Of unknown fields the first is left."""
+        """Treat null as absent: OpenAI's clients send it for a default. The first unknown field is an error."""
         if not isinstance(values, dict):
             return values
-        known = {name: values[name] for name in cls.model_fields if values.get(name) is not None}
-        unknown = next((name for name in values if name not in cls.model_fields), None)
-        return known if unknown is None else {unknown: values[unknown], **known}
+        for name, value in values.items():
+            if name not in cls.model_fields and value is not None:
+                field = name.encode(errors="replace").decode()
+                raise PydanticCustomError(UNKNOWN_FIELD, "{advice}", {"field": field, "advice": cls._advice(field)})
+        return {name: values[name] for name in cls.model_fields if values.get(name) is not None}
+
+    @classmethod
+    def _advice(cls, unknown: str) -> str:
+        advice = nearest(unknown[:60], cls.model_fields)
+        if advice.startswith("choose") and len(cls.model_fields) > MOST_NAMED:
+            advice = "leave it out (/openapi.json lists all fields)"
+        return f"there is no such field here; {advice}"
 
 
 # Settings of the token loop that a request calls otherwise.
@@ -190,9 +224,15 @@ def read_json(kind: type[Body]) -> Callable[[Request], Coroutine[Any, Any, Body]
 
     async def read(request: Request) -> Body:
         content = await request.body()
-        if len(content) > SMALL_BODY:
-            return await in_thread(_read_json, kind, content)
-        return _read_json(kind, content)
+        try:
+            if len(content) > SMALL_BODY:
+                return await in_thread(_read_json, kind, content)
+            return _read_json(kind, content)
+        except RequestError as problem:
+            sent = request.headers.get("content-type", "application/json")[:60]
+            if "json" in sent.lower() or content.lstrip()[:1] == b"{":
+                raise
+            raise RequestError(400, problem.code, f"{problem} (Content-Type: {sent}); {NEED_JSON}") from None
 
     return read
 
@@ -232,8 +272,15 @@ def _validated(kind: type[Body], values: Any) -> Body:
 
 async def _form(request: Request) -> dict[str, Any]:
     """Return the fields of a form, files as bytes."""
-    async with request.form(max_files=1, max_fields=16) as form:
-        return {name: await each.read() if isinstance(each, UploadFile) else each for name, each in form.items()}
+    try:
+        async with request.form(max_files=1, max_fields=16) as form:
+            for name in form:
+                if len(form.getlist(name)) > 1:
+                    raise invalid_field(name[:100], "the form has this field twice; send it once")
+            return {name: await each.read() if isinstance(each, UploadFile) else each for name, each in form.items()}
+    except HTTPException as problem:
+        reason = f"{problem.detail[:1].lower()}{problem.detail[1:]}".rstrip(".")
+        raise RequestError(400, "invalid_form", f"the form cannot be read: {reason}") from None
 
 
 def json_schema(kind: type[RequestBody]) -> dict[str, Any]:
@@ -270,22 +317,22 @@ def _schema(kind: type[RequestBody]) -> dict[str, Any]:
 # --- texts and prompts ---
 
 
-def check_texts(texts: list[str], limits: Limits) -> None:
-    """Refuse an empty list, too many texts, or a text that is too long."""
-    check_count(len(texts), limits)
+def check_texts(texts: list[str], limits: Limits, field: str = "text") -> None:
+    """Refuse an empty list, too many texts, or a text that is too long; `field` is where they stand."""
+    check_count(len(texts), limits, field)
     longest = max(map(len, texts), default=0)
     if longest > limits.characters:
-        message = f"a text has {longest:,} characters; the limit is {limits.characters:,}"
-        raise RequestError(400, "too_long", message)
+        reason = f"a text has {longest:,} characters; the limit is {limits.characters:,}"
+        raise invalid_field(field, reason, "too_long")
 
 
-def check_count(count: int, limits: Limits) -> None:
+def check_count(count: int, limits: Limits, field: str) -> None:
     """Refuse none and too many."""
     if not count:
-        raise RequestError(400, "invalid_value", "there is nothing to answer: the list is empty")
+        raise invalid_field(field, "there is nothing to answer: the list is empty")
     if count > limits.texts:
-        message = f"the request has {count:,} texts; the limit is {limits.texts}: split it into several requests"
-        raise RequestError(400, "too_many", message)
+        reason = f"the request has {count:,} texts; the limit is {limits.texts}: split it into several requests"
+        raise invalid_field(field, reason, "too_many")
 
 
 def check_read(rows: Sequence[Sequence[int]], served: ServedModel) -> None:
@@ -295,27 +342,29 @@ def check_read(rows: Sequence[Sequence[int]], served: ServedModel) -> None:
         raise RequestError(413, "too_much_work", message)
 
 
-def check_length(count: int, served: ServedModel) -> None:
+def check_length(count: int, served: ServedModel, field: str) -> None:
     """Refuse more tokens than the model reads."""
     if count > served.context:
-        sentence = f"{served.name} reads {served.context:,} tokens at most, and there are {count:,}; shorten the text"
-        raise RequestError(400, "context_length_exceeded", sentence)
+        reason = f"{served.name} reads {served.context:,} tokens at most, and there are {count:,}; shorten the text"
+        raise invalid_field(field, reason, "context_length_exceeded")
 
 
-async def read_prompts(prompt: Prompt, served: ServedModel, prefix: Sequence[int] = ()) -> list[tuple[int, ...]]:
+async def read_prompts(
+    prompt: Prompt, served: ServedModel, field: str, prefix: Sequence[int] = ()
+) -> list[tuple[int, ...]]:
     """The ids of each prompt, perhaps none; texts are tokenised in a thread, and `prefix` stands before each."""
     rows = _rows(prompt)
-    check_count(len(rows), served.limits)
+    check_count(len(rows), served.limits, field)
     texts = [row for row in rows if isinstance(row, str)]
     if texts:
-        return [(*prefix, *ids) for ids in await encode(texts, served)]
+        return [(*prefix, *ids) for ids in await encode(texts, served, field)]
     known = len(served.model.tokenizer)
     ids = [tuple(row) for row in rows if not isinstance(row, str)]
     for row in ids:
-        check_length(len(row), served)
+        check_length(len(row), served, field)
         if (highest := max(row, default=0)) >= known:
-            message = f"there is no token {highest}: the vocabulary has {known}, counted from 0"
-            raise RequestError(400, "invalid_value", message)
+            counted = f"the vocabulary of {served.name} has {known:,}, counted from 0"
+            raise invalid_field(field, f"there is no token {highest}: {counted}; send texts, or ids of this vocabulary")
     check_read(ids, served)
     return ids
 
@@ -345,12 +394,12 @@ async def check_work(texts: list[str], settings: Settings, served: ServedModel) 
     return costs
 
 
-async def encode(texts: list[str], served: ServedModel) -> list[tuple[int, ...]]:
-    """The ids of each text."""
-    check_texts(texts, served.limits)
+async def encode(texts: list[str], served: ServedModel, field: str) -> list[tuple[int, ...]]:
+    """The ids of each text; `field` is where they stand."""
+    check_texts(texts, served.limits, field)
     rows = await _tokenise(texts, served)
     for row in rows:
-        check_length(len(row), served)
+        check_length(len(row), served, field)
     check_read(rows, served)
     return [tuple(row) for row in rows]
 
@@ -369,23 +418,23 @@ async def _tokenise(texts: list[str], served: ServedModel) -> list[list[int]]:
 async def decode_image(image: str | bytes | None, served: ServedModel, field: str = "image") -> Pixels:
     """Decode an image, base64 or bytes, to the size that a model reads; (height, width, channels) bytes."""
     if image is None:
-        raise RequestError(400, "invalid_value", f"{field}: {served.name} reads an image, and the request has none")
-    content = from_base64(image) if isinstance(image, str) else image
-    decode = partial(read_pixels, content, served.model.meta.sizes, served.limits.pixels)
+        raise invalid_field(field, f"{served.name} reads an image, and the request has none")
+    decode = partial(read_pixels, image, served.model.meta.sizes, served.limits.pixels)
     return await asyncio.get_running_loop().run_in_executor(DECODERS, decode)
 
 
 def from_base64(text: str) -> bytes:
-    """Decode base64, with or without the prefix of a data URL."""
+    """Decode base64, in lines or not, with or without the prefix of a data URL."""
     encoded = text.partition(",")[2] if text.startswith("data:") else text
     try:
-        return base64.b64decode(encoded, validate=True)
+        return base64.b64decode(encoded.encode("ascii").translate(None, b" \t\r\n"), validate=True)
     except (binascii.Error, ValueError):
         raise RequestError(400, "invalid_image", "image: this is not base64") from None
 
 
-def read_pixels(content: bytes, sizes: Sizes, max_pixels: int) -> Pixels:
-    """Decode an image file of at most `max_pixels` to the size that a model reads."""
+def read_pixels(image: str | bytes, sizes: Sizes, max_pixels: int) -> Pixels:
+    """Decode an image file of at most `max_pixels`, base64 or bytes, to the size that a model reads."""
+    content = from_base64(image) if isinstance(image, str) else image
     _check_header(content, max_pixels)
     try:
         return pixels(content, size=(sizes.height, sizes.width), channels=sizes.channels)

@@ -121,7 +121,7 @@ class MeasureRequests:
             if status == CLIENT_CLOSED_REQUEST:
                 await stopping().response()(scope, receive, send_with_id)
         finally:
-            seconds, route = time.perf_counter() - start, getattr(scope.get("route"), "path", "other")
+            seconds, route = time.perf_counter() - start, getattr(scope.get("route"), "path_format", "other")
             self.metrics.requests.labels(route=route, status=str(status)).inc()
             self.metrics.seconds.labels(route=route).observe(seconds)
             if access_log.isEnabledFor(logging.INFO):

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.serve.completions import Usage
 from clearhead.serve.documents import large_response
-from clearhead.serve.errors import ERROR_RESPONSES, RequestError
+from clearhead.serve.errors import ERROR_RESPONSES, RequestError, invalid_field
 from clearhead.serve.inputs import (
+    Ignored,
     ModelName,
     Prompt,
     RequestBody,
@@ -63,7 +64,7 @@ class EmbeddingRequest(RequestBody):
     input: Prompt = Field(description="A text, texts, token ids, or rows of token ids.")
     encoding_format: Literal["float", "base64"] = Field("float", description="base64 = the bytes of float32 numbers.")
     dimensions: int | None = Field(None, ge=1, description="The size of the model's vectors; no other is supported.")
-    user: str | None = Field(None, description="Ignored.")
+    user: Ignored = None
     look: LookOptions | None = Field(None, description="Return attention weights or other inner tensors too.")
 
 
@@ -93,9 +94,11 @@ async def models(service: ServiceDep) -> ModelList:
     return ModelList(data=[ModelCard.of(served) for served in service.models.values()])
 
 
-@router.get("/v1/models/{name}", summary="One model")
+@router.get("/v1/models/{name:path}", summary="One model")
 async def model(name: str, service: ServiceDep) -> ModelCard:
-    """The model with this name."""
+    """The model with this name, which may have slashes."""
+    if not name:
+        raise HTTPException(404)
     return ModelCard.of(service.get(name))
 
 
@@ -112,13 +115,13 @@ async def embeddings(
     served = service.get(body.model)
     if served.model.reads == "image":
         message = f"{served.name} is {served.model.description}: it has no vectors of texts"
-        raise RequestError(400, "wrong_model", message)
-    rows = await read_prompts(body.input, served)
+        raise RequestError(400, "wrong_model", message, param="model")
+    rows = await read_prompts(body.input, served, "input")
     looks = await while_connected(request, _looks(body.look, rows, served), served.limits.seconds)
     vectors = await answers(request, served.embed(rows), served.limits.seconds)
     if body.dimensions not in (None, len(vectors[0])):
-        message = f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask for that many"
-        raise RequestError(400, "invalid_value", message)
+        reason = f"the vectors of {served.name} have {len(vectors[0])} dimensions; ask for that many or leave it out"
+        raise invalid_field("dimensions", reason)
     data = [
         {
             "object": "embedding",

@@ -66,7 +66,7 @@ class ServedModel:
         """Refuse what a model of another task does; `meaning` is the verb in a sentence."""
         if self.model.verb != verb:
             message = f"{self.name}: cannot {meaning or verb}: it is {self.model.description}"
-            raise RequestError(400, "wrong_model", message)
+            raise RequestError(400, "wrong_model", message, param="model")
 
     def translate(self, texts: Sequence[str], settings: Settings, costs: Sequence[int]) -> list[Job]:
         """The candidates of each text, the best first; `costs` are the tokens × beams that each may take."""
@@ -168,7 +168,7 @@ class Service:
         """The model with this name, or 404."""
         if name not in self.models:
             message = f"there is no model called {name[:60]!r}; {nearest(name[:60], self.models)}"
-            raise RequestError(404, "model_not_found", message)
+            raise RequestError(404, "model_not_found", message, param="model")
         return self.models[name]
 
     @property

@@ -63,13 +63,14 @@ class Access:
         """Raise a RequestError for a wrong host, another origin or a missing token; return the name of a key."""
         host = headers.get("host", "")
         if (self.is_open or self.cookie is not None) and _host_name(host) not in self.hosts:
-            raise RequestError(403, "wrong_host", f"this service is not called {host[:60]!r}; use its own address")
+            advice = "use its own address" + (", or start it with --allow-host" if self.is_open else "")
+            raise RequestError(403, "wrong_host", f"this service is not called {host[:60]!r}; {advice}")
         if _is_cross_origin(method, host, headers):
             raise RequestError(403, "other_origin", "a page of another origin cannot use this service")
         if self.is_open or path in PUBLIC_PATHS:
             return None
         scheme, _, sent = headers.get("authorization", "").partition(" ")
-        name = self._holder(sent) if scheme == "Bearer" else None
+        name = self._holder(sent.strip()) if scheme.lower() == "bearer" else None
         if name is None and self.cookie is not None:
             name = self._holder(_cookie(headers.get("cookie", ""), self.cookie))
         if name is None:
@@ -257,6 +258,10 @@ class Guard:
 
     async def _answer(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         body = await self._read(receive, headers)
+        encoding = headers.get("content-encoding", "identity")
+        if encoding.strip().lower() not in ("", "identity"):
+            message = f"Content-Encoding: {encoding[:30]} is not supported; send the body without compression"
+            raise RequestError(415, "unsupported_encoding", message)
         self._held += len(body)
         try:
             is_form = headers.get("content-type", "").startswith("multipart/form-data")

@@ -21,6 +21,8 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as METRICS_TYPE
 from pydantic import BaseModel
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from clearhead import __version__
 from clearhead.errors import ConfigError
@@ -84,6 +86,12 @@ async def metrics(service: ServiceDep) -> PlainTextResponse:
 class App(FastAPI):
     """An app whose OpenAPI document lists the request bodies, which are read by dependencies, by their names."""
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """HEAD, which load balancers send, is GET whose answer the server sends without its body."""
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await super().__call__(scope, receive, send)
+
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
         schemas = document["components"]["schemas"]
@@ -114,8 +122,9 @@ def create_app(service: Service, access: Access) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.service = service
-    add_error_handlers(app)
-    for part in (router, completions.router, chat.router, openai_models.router, tasks.router):
+    parts = (router, completions.router, chat.router, openai_models.router, tasks.router)
+    add_error_handlers(app, {route.path for part in parts for route in part.routes if isinstance(route, Route)})
+    for part in parts:
         app.include_router(part)
     app.add_middleware(Guard, access=access, limits=service.limits)
     app.add_middleware(MeasureRequests, metrics=service.metrics)

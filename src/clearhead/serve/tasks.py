@@ -10,9 +10,8 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from clearhead.decode import Settings
-from clearhead.errors import ConfigError
 from clearhead.serve.documents import json_bytes
-from clearhead.serve.errors import ERROR_RESPONSES, RequestError
+from clearhead.serve.errors import ERROR_RESPONSES, RequestError, invalid_field
 from clearhead.serve.inputs import (
     Base64OrBytes,
     ImageBody,
@@ -53,11 +52,19 @@ async def _predict_texts(request: Request, served: ServedModel, texts: list[str]
 async def _read_input(served: ServedModel, text: str | None, image: str | bytes | None) -> Any:
     """Return the text or the pixels of a request, whichever the model reads."""
     if served.model.reads == "image":
+        if text is not None and image is not None:
+            raise invalid_field("text", f"{served.name} reads an image; leave out the text")
         return await decode_image(image, served)
+    _refuse_image(served, image)
     if text is None:
-        raise RequestError(400, "invalid_value", f"text: {served.name} reads a text, and the request has none")
+        raise invalid_field("text", f"{served.name} reads a text, and the request has none")
     check_texts([text], served.limits)
     return text
+
+
+def _refuse_image(served: ServedModel, image: str | bytes | None) -> None:
+    if image is not None:
+        raise invalid_field("image", f"{served.name} reads a text; leave out the image")
 
 
 # --- any task ---
@@ -98,9 +105,10 @@ async def predict(
     if predictor.reads == "image":
         item: Any = await decode_image(body.input, served, "input")
     elif isinstance(body.input, bytes):
-        raise RequestError(400, "invalid_value", f"input: {served.name} reads a text, and the request has a file")
+        raise invalid_field("input", f"{served.name} reads a text, and the request has a file")
     else:
-        item = await _read_input(served, body.input, None)
+        check_texts([body.input], served.limits, "input")
+        item = body.input
         if predictor.verb == "translate":
             await check_work([item], Settings(beam_width=4), served)
     return PredictReply(model=served.name, task=predictor.task, **await _predict(request, served, item))
@@ -209,10 +217,12 @@ async def classify(
     served = service.get(body.model)
     served.require("classify")
     if isinstance(body.text, list) and served.model.reads == "text":
+        _refuse_image(served, body.image)
         found = await _predict_texts(request, served, body.text)
         labels, probabilities = ([each[key] for each in found] for key in ("label", "probabilities"))
         return ClassifyReply(model=served.name, label=labels, probabilities=probabilities)
-    item = await _read_input(served, None if isinstance(body.text, list) else body.text, body.image)
+    text = "" if isinstance(body.text, list) else body.text  # a model of images reads neither
+    item = await _read_input(served, text, body.image)
     return ClassifyReply(model=served.name, **await _predict(request, served, item))
 
 
@@ -288,9 +298,7 @@ class WordsRequest(RequestBody):
 
     model: ModelName
     question: Literal["neighbours", "analogy"]
-    words: Annotated[list[Annotated[str, Field(max_length=100)]], Field(fail_fast=True)] = Field(
-        description="One word; three for A - B + C."
-    )
+    words: Words = Field(description="One word; three for A - B + C.")
     count: int = Field(10, ge=1, le=1000, description="Number of words to return.")
     measure: Literal["cosine", "dot"] = Field("cosine", description="Similarity; with dot, longer vectors count more.")
 
@@ -321,7 +329,7 @@ async def words(
     served.require("words", "answer questions about words")
     if len(body.words) != WORD_COUNTS[body.question]:
         needed = WORD_COUNTS[body.question]
-        raise ConfigError(f"words: {body.question} takes {needed} and not {len(body.words)} words")
+        raise invalid_field("words", f"{body.question} takes {needed} and not {len(body.words)} words")
     ask = getattr(served.model, body.question)
     jobs = served.call(lambda: ask(*body.words, count=body.count, measure=body.measure))
     [found] = await answers(request, jobs, served.limits.seconds)
@@ -363,6 +371,10 @@ async def look(
 ) -> Response:
     """The tokens, the attention weights of every layer and head, and the most probable outputs."""
     served = service.get(body.model)
+    if body.target is not None and (body.generate or body.max_tokens is not None):
+        raise invalid_field("target", "it stands for what the model generates; leave out generate and max_tokens")
+    if body.max_tokens is not None and served.model.verb == "generate" and not body.generate:
+        raise invalid_field("max_tokens", f"{served.name} only reads the text; add generate: true")
     item = await _read_input(served, body.text, body.image)
     if isinstance(item, str):
         await _check_look_length(item, body.target, served)

@@ -34,6 +34,7 @@ from clearhead.serve.security import Limits
 
 T = TypeVar("T")
 
+NOT_AGAIN = {"X-Should-Retry": "false"}  # or OpenAI's clients ask twice again for what takes too long
 STEP_WORK = 8192  # what jobs of one batch may cost together: about a second
 
 
@@ -295,7 +296,8 @@ class Worker:
 
 def timeout_error(seconds: float) -> RequestError:
     """The answer to a request that takes too long."""
-    return RequestError(504, "too_slow", f"this took longer than {seconds:g} seconds; ask for less at a time")
+    message = f"this took longer than {seconds:g} seconds; ask for less at a time"
+    return RequestError(504, "too_slow", message, NOT_AGAIN)
 
 
 async def answers(request: Request, jobs: Sequence[Job], seconds: float) -> list[Any]:
