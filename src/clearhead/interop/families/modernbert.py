@@ -10,8 +10,8 @@ from typing import Any
 
 from clearhead.interop.families.bert import Bert
 from clearhead.interop.families.gpt2 import QKV
-from clearhead.interop.family import FAMILIES, GATED, ForeignConfig, Plan
-from clearhead.interop.rope import rotary_settings
+from clearhead.interop.family import FAMILIES, ForeignConfig, Plan
+from clearhead.interop.rope import local_base, rotary_settings
 from clearhead.interop.table import Into, Table, into, within
 
 BLOCK: dict[str, str | Into] = {
@@ -91,7 +91,7 @@ class ModernBert(Bert):
             "norm_eps": settings.get("norm_eps", 1e-5),
             "placement": "before",
             "first_norm": False,
-            "feed_forward": GATED[settings.activation("hidden_activation", "gelu")],
+            "feed_forward": settings.gated("hidden_activation", "gelu"),
             "bias": bool(settings.get("mlp_bias", False)),
             "attention_bias": "all" if settings.get("attention_bias", False) else "neither",
             "max_length": self.longest(settings),
@@ -100,5 +100,5 @@ class ModernBert(Bert):
             "embedding_norm": True,
             **rotary_settings(settings, dim // heads, "full_attention", base),
             "layer_windows": tuple(reach + 1 if kind == "sliding_attention" else None for kind in kinds),
-            "local_base": rotary_settings(settings, dim // heads, "sliding_attention", local)["position_base"],
+            "local_base": local_base(settings, dim // heads, local),
         }
