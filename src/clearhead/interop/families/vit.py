@@ -69,6 +69,7 @@ class Vit(Family):
             "patch": patch,
             "pool": "class",
             "extra_tokens": self.extra_tokens,
+            "several": settings.several,
         }
         return Plan(
             task="vision",
@@ -119,10 +120,16 @@ class Vit(Family):
         """Mean and deviation of the pixels from 0 to 1 that the model was trained with, of each channel."""
         given: dict[str, Any] = settings.get("preprocessor_config", {})
         channels = settings.get("num_channels", 3)
+        unit = round(255 * given.get("rescale_factor", 1 / 255), 9) if given.get("do_rescale", True) else 255.0
         if given.get("do_normalize") is False:
-            return [0.0] * channels, [1.0] * channels
-        mean, deviation = given.get("image_mean", self.usual_mean), given.get("image_std", self.usual_deviation)
-        return [float(x) for x in mean][:channels], [float(x) for x in deviation][:channels]
+            return [0.0] * channels, [1.0 / unit] * channels
+        found = []
+        for values in (given.get("image_mean", self.usual_mean), given.get("image_std", self.usual_deviation)):
+            numbers = [float(x) / unit for x in (values if isinstance(values, (list, tuple)) else [values])]
+            if len(numbers) < channels and len(set(numbers)) > 1:
+                raise settings.refuse("num_channels")
+            found.append((numbers + numbers[:1] * channels)[:channels])
+        return found[0], found[1]
 
     def reference_inputs(self, checkpoint: Checkpoint, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         mean, deviation = (torch.tensor(each).view(-1, 1, 1) for each in self.pixels(ForeignConfig(checkpoint)))

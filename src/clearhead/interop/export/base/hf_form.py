@@ -573,7 +573,7 @@ TARGETS = (
         ("vision",),
         {"norm": ("layer",), "feed_forward": PLAIN, "positions": SUMMED["positions"], "pool": ("class",), **BEFORE}
         | WHOLE_HEADS,
-        frozenset({"patch", "position_base"}),
+        frozenset({"patch", "position_base", "several"}),
         _vit,
     ),
 )
