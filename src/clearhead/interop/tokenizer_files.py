@@ -12,6 +12,7 @@ family always has.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -167,10 +168,14 @@ def make_tokenizer(
     files: TokenizerFiles, size: int, config: dict[str, Any], roles: dict[str, int | None], origin: str
 ) -> Tokenizer:
     """Our tokenizer of a model with `size` tokens; `roles` are special tokens that the family knows better."""
+    files = _known_tokens(files, size)
     try:
         library = Library.from_str(files.json)
     except Exception as problem:  # the library raises plain exceptions
         raise TextError(f"{origin} has no usable tokenizer: {problem}") from None
+    last = max(library.get_vocab().values(), default=-1)
+    if last >= size:
+        raise RunError(f"{origin}: its tokenizer has {last + 1:,} tokens, and the model has vectors for {size:,}")
     special = {name: library.token_to_id(token) for name, token in files.special.items()}
 
     def first(*names: str) -> int | None:
@@ -216,6 +221,18 @@ def make_tokenizer(
     around: dict[str, Any] = {"prefix": prefix, "suffix": suffix, "forced": forced, "banned": banned, "stops": stops}
     all_roles = Roles(**ids, **around, size=size, ends=ends)
     return Tokenizer.foreign(files.json, all_roles, names, origin)
+
+
+def _known_tokens(files: TokenizerFiles, size: int) -> TokenizerFiles:
+    """Without tokens that were added after the model was trained, for which it has no vectors."""
+    values = json.loads(files.json)
+    added = values.get("added_tokens") or []
+    unknown = {each["content"] for each in added if each["id"] >= size}
+    if not unknown:
+        return files
+    values["added_tokens"] = [each for each in added if each["id"] < size]
+    special = {name: token for name, token in files.special.items() if token not in unknown}
+    return replace(files, json=json.dumps(values), special=special)
 
 
 def _inside(ids: Any, size: int) -> list[int]:
