@@ -210,10 +210,11 @@ def _recorder(seen: dict[str, Tensor], stack: str) -> Any:
 def compare_tokens(tokenizer: Tokenizer, checkpoint: Checkpoint) -> tuple[str, bool]:
     """A sentence, and whether the reference cuts a corpus of nasty texts in the same way."""
     transformers: Any = import_module("transformers")
+    prompt = checkpoint.config.get("sentence_embedding", {}).get("prompt", "")
     with _quiet():
         theirs = transformers.AutoTokenizer.from_pretrained(checkpoint.source)
         for text in NASTY_TEXTS:
-            expected = theirs(text, split_special_tokens=True)["input_ids"]
+            expected = theirs(f"{prompt}{text}" if text else text, split_special_tokens=True)["input_ids"]
             found = [*tokenizer.prefix, *tokenizer.encode(text), *tokenizer.suffix]
             if found != expected:
                 return f"cuts {text!r} into {found}, and transformers into {expected}", False

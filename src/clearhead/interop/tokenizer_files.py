@@ -55,9 +55,12 @@ def read_tokenizer(path: Path, config: dict[str, Any]) -> TokenizerFiles | None:
     added = {each.content for each in library.get_added_tokens_decoder().values() if each.special}
     if missing := [token for token in dict.fromkeys(known.values()) if token not in added]:
         library.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in missing])
-    if config.get("sentence_embedding", {}).get("lowercase"):
-        before = [library.normalizer] if library.normalizer is not None else []
-        library.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
+    sentences = config.get("sentence_embedding", {})
+    first = [normalizers.Prepend(sentences["prompt"])] if sentences.get("prompt") else []
+    first += [normalizers.Lowercase()] if sentences.get("lowercase") else []
+    if first:
+        usual = [library.normalizer] if library.normalizer is not None else []
+        library.normalizer = normalizers.Sequence([*first, *usual])
     template = settings.get("chat_template")
     if isinstance(template, list):
         template = next((each.get("template") for each in template if each.get("name") == "default"), None)
