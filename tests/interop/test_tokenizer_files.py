@@ -15,7 +15,7 @@ from clearhead.interop.sentencepiece import read_pieces
 from clearhead.interop.tokenizer_files import make_tokenizer, read_tokenizer
 from clearhead.text import Tokenizer
 
-from .originals import TEXTS, library, save_tokenizer
+from .originals import SIZE, TEXTS, library, save_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz", *"0123456789.,!?'", "cafe"]
 WORDS += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz0123456789"] + [
@@ -165,6 +165,47 @@ def test_byte_pairs_of_other_families(tmp_path: Path, name: str) -> None:
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
     assert_cuts_like(tokenizer_of(tmp_path, family), transformers.AutoTokenizer.from_pretrained(tmp_path))
+
+
+@pytest.mark.parametrize("listed", ["added_tokens.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("family", ["qwen2", "bert"])
+def test_tokens_that_were_added_beside_the_vocabulary(tmp_path: Path, family: str, listed: str) -> None:
+    """Qwen's files have their end of a turn only there; numbers may leave a gap."""
+    transformers = pytest.importorskip("transformers")
+    if family == "bert":
+        (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+        settings: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
+    else:
+        write_byte_pairs(tmp_path)
+        settings = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "unk_token": None}
+    first = 400 if listed == "tokenizer_config.json" else len(WORDS) if family == "bert" else SIZE + 1
+    tokens = {"<|im_start|>": first, "<|im_end|>": first + 1, "<tool>": first + 2}
+    if listed == "added_tokens.json":
+        (tmp_path / listed).write_text(json.dumps(tokens))
+    else:
+        flags = {"lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
+        listing = {str(id): {"content": name, "special": name != "<tool>", **flags} for name, id in tokens.items()}
+        settings["added_tokens_decoder"] = listing
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    files = read_tokenizer(tmp_path, {"model_type": family})
+    assert files is not None
+    ours = make_tokenizer(files, 500, {}, {}, str(tmp_path))
+    spelled = "<|im_start|>hello<|im_end|> the <tool> world"
+    inside = ours.encode_special(spelled)
+    assert [token for token in inside if token in tokens.values()] == [*tokens.values()]
+    if listed == "added_tokens.json":
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+        assert inside == theirs(spelled, add_special_tokens=False)["input_ids"]
+    if family == "qwen2":
+        assert ours.stop == tokens["<|im_end|>"]
+
+
+def test_an_added_token_with_another_number_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"hello": 7}))
+    with pytest.raises(TextError, match=f"'hello' is added as token 7, and stands at {WORDS.index('hello')}"):
+        read_tokenizer(tmp_path, {"model_type": "bert"})
 
 
 def test_word_pieces_of_mpnet(tmp_path: Path) -> None:

@@ -51,6 +51,8 @@ def read_tokenizer(path: Path, config: dict[str, Any]) -> TokenizerFiles | None:
     library = _library(path, settings, special, config)
     if library is None:
         return None
+    if not (path / "tokenizer.json").is_file():
+        library = _with_added_tokens(path, settings, special, library)
     known = {name: token for name, token in special.items() if library.token_to_id(token) is not None}
     added = {each.content for each in library.get_added_tokens_decoder().values() if each.special}
     if missing := [token for token in dict.fromkeys(known.values()) if token not in added]:
@@ -112,6 +114,28 @@ def _library(path: Path, settings: dict[str, Any], special: dict[str, str], conf
         merges = [line for line in _text(path / "merges.txt").splitlines() if line and not line.startswith("#version")]
         return _byte_pairs(path, _json(path / "vocab.json"), merges, settings, special, config)
     return sentencepiece_library(path, special, config, settings)
+
+
+def _with_added_tokens(path: Path, settings: dict[str, Any], special: dict[str, str], library: Library) -> Library:
+    """With the tokens that files beside the vocabulary add: added_tokens.json, or a list in tokenizer_config.json."""
+    found: dict[int, AddedToken] = {}
+    try:
+        for token, index in _json(path / "added_tokens.json").items():
+            found[int(index)] = AddedToken(token, special=token in special.values(), normalized=False)
+        for index, each in (settings.get("added_tokens_decoder") or {}).items():
+            found[int(index)] = AddedToken(**{name: value for name, value in each.items() if name != "__type"})
+    except (TypeError, ValueError) as problem:
+        raise TextError(f"{path}: its added tokens cannot be read: {problem}") from None
+    values = json.loads(library.to_str())
+    numbers = values["model"]["vocab"]
+    if isinstance(numbers, dict):  # as part of the vocabulary they may leave gaps
+        numbers |= {each.content: index for index, each in found.items() if library.token_to_id(each.content) is None}
+        library = Library.from_str(json.dumps(values))
+    for index, each in sorted(found.items()):
+        (library.add_special_tokens if each.special else library.add_tokens)([each])
+        if (given := library.token_to_id(each.content)) != index:
+            raise TextError(f"{path}: {each.content!r} is added as token {index}, and stands at {given}")
+    return library
 
 
 def _word_pieces(tokens: list[str], settings: dict[str, Any], special: dict[str, str]) -> Library:
