@@ -265,6 +265,30 @@ def test_the_numbers_of_pegasus_and_mbart(tmp_path: Path, kind: str, family: str
         assert [*ours.prefix, *ours.encode(text), *ours.suffix] == theirs(text)["input_ids"], text
 
 
+@pytest.mark.parametrize("listed", ["additional_special_tokens", "added_tokens_decoder"])
+def test_the_numbers_of_nllb(tmp_path: Path, listed: str) -> None:
+    """The family of M2M100 with the numbers of fairseq; the languages stand in another file, after the pieces."""
+    trainer = pytest.importorskip("sentencepiece")
+    with (tmp_path / "sentencepiece.bpe.model").open("wb") as model:
+        trainer.SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXTS * 4), model_writer=model, vocab_size=70, minloglevel=2, hard_vocab_limit=False
+        )
+    with pytest.raises(TextError, match="does not list the languages"):
+        read_tokenizer(tmp_path, {"model_type": "m2m_100"})
+    theirs = trainer.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
+    first, languages = theirs.get_piece_size() + 1, ["deu_Latn", "eng_Latn", "zho_Hans"]
+    settings: dict[str, Any] = {"tokenizer_class": "NllbTokenizer", listed: languages}
+    if listed == "added_tokens_decoder":
+        added = enumerate([*languages, "<mask>"], start=first)
+        settings[listed] = {str(number): {"content": name, "special": True} for number, name in added}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    ours = tokenizer_of(tmp_path, "m2m_100")
+    assert (ours.prefix, ours.suffix, ours.max_id) == ((first + 1,), (2,), first + 3)
+    assert (ours.start, ours.pad, ours.stop, ours.unknown) == (0, 1, 2, 3)
+    for text in TEXTS[:2]:
+        assert ours.encode(text) == [number + 1 for number in theirs.encode(text)]
+
+
 def test_a_damaged_sentencepiece_file(tmp_path: Path) -> None:
     for content in (b"", b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0f", b"hello world"):
         (tmp_path / "spiece.model").write_bytes(content)
