@@ -69,7 +69,21 @@ def vision(settings: dict[str, Any], config: str = "ViT") -> Original:
     return Original(f"{config}ForImageClassification", f"{config}Config", IMAGE | settings, "vision")
 
 
+DISTIL = {"dim": 42, "n_heads": 6, "n_layers": 3, "hidden_dim": 53, "max_position_embeddings": 61}
+
+
+def masked(config: str, settings: dict[str, Any]) -> Original:
+    untied = settings | {"tie_word_embeddings": False}
+    return Original(f"{config}ForMaskedLM", f"{config}Config", untied, "masked_lm")
+
+
 KNOWN = {
+    "bert, untied": masked("Bert", ENCODER | {"type_vocab_size": 2}),
+    "roberta, untied": masked("Roberta", ENCODER | {"type_vocab_size": 1, "max_position_embeddings": 63}),
+    "distilbert, untied": masked("DistilBert", DISTIL | {"pad_token_id": 0}),
+    "albert, untied": masked("Albert", ENCODER | {"embedding_size": 23}),
+    "electra, untied": masked("Electra", ENCODER | {"embedding_size": 23}),
+    "modernbert, untied": masked("ModernBert", MODERN),
     "longrope, length from the ratio": language_model(
         "LlamaForCausalLM", "Llama", GROUPED | {"max_position_embeddings": 160, "rope_parameters": LONG_GAIN}
     ),

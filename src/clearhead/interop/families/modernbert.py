@@ -31,15 +31,16 @@ class ModernBert(Bert):
 
     prefix = "model"
     masked_lm_part = "decoder."
+    decoder = "decoder"
     blocks = "layers"
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
     def masked_lm(self, settings: ForeignConfig) -> Plan:
-        settings.require("tie_word_embeddings", True)
+        tied = bool(settings.get("tie_word_embeddings", True)) or "decoder.weight" not in settings.checkpoint.tensors
         biased = bool(settings.get("decoder_bias", True))
-        model = {**self._dense(settings), "output_bias": biased, "tied": True, "length": self.longest(settings)}
-        table = {**HEAD, "decoder.bias": "output.linear.bias"}
-        skipped = {"decoder.weight": "the output is the embedding"}
+        model = {**self._dense(settings), "output_bias": biased, "tied": tied, "length": self.longest(settings)}
+        table = {**HEAD, "decoder.bias" if tied else "decoder": "output.linear.bias" if tied else "output.linear"}
+        skipped = {"decoder.weight": "the output is the embedding"} if tied else {}
         return self._plan(settings, "masked_lm", "", table, model, skipped)
 
     def classifier(self, settings: ForeignConfig) -> Plan:
