@@ -12,6 +12,7 @@ from tests.optional import optional
 from torch.testing import assert_close
 
 from clearhead.errors import RunError
+from clearhead.interop.exporting import export
 from clearhead.interop.importing import import_model, prepare_import, report_of, write_run
 from clearhead.interop.parity import import_and_compare
 from clearhead.interop.reference import compare_tensors, example_inputs
@@ -282,3 +283,17 @@ def test_a_model_that_transformers_cannot_run_is_imported_and_not_compared(tmp_p
     Original("MPNetModel", "MPNetConfig", settings, "embed").save(tmp_path / "theirs")
     report = import_and_compare(tmp_path / "theirs", tmp_path / "ours")
     assert any(each.startswith("not compared: transformers cannot run it (") for each in report.checks)
+
+
+@pytest.mark.parametrize(("name", "form"), [("bert, untied", "hf"), ("marian, three tables", "ct2")])
+def test_what_is_exported_is_what_was_imported(name: str, form: str, tmp_path: Path) -> None:
+    """An output of its own, and a decoder with other layers than its encoder."""
+    if form == "ct2":
+        pytest.importorskip("ctranslate2")
+    KNOWN[name].save(tmp_path / "theirs")
+    imported, ours = imported_and_loaded(tmp_path / "theirs", tmp_path / "ours")
+    export(form, tmp_path / "ours", tmp_path / "exported")
+    _, again = imported_and_loaded(tmp_path / "exported", tmp_path / "again")
+    inputs = example_inputs(imported)
+    with torch.no_grad():
+        assert_close(again.network(*inputs), ours.network(*inputs), atol=1e-4, rtol=1e-4)
