@@ -123,6 +123,7 @@ KNOWN = {
     "pegasus, untied": translator("PegasusForConditionalGeneration", "Pegasus", BART),
     "m2m_100, untied": translator("M2M100ForConditionalGeneration", "M2M100", NLLB),
     "t5 encoder": Original("T5EncoderModel", "T5Config", T5, "embed"),
+    "deit, distilled": Original("DeiTForImageClassificationWithTeacher", "DeiTConfig", IMAGE, "vision"),
     "vit, four channels": vision({"num_channels": 4}),
     "vit, several labels": vision({"problem_type": "multi_label_classification"}),
 }

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from clearhead.errors import ShapeError
 from clearhead.registry import Registry
 
-Pool = Callable[[Tensor, Tensor | None], Tensor]  # x (B, T, D), real tokens (B, T) or None -> (B, D)
+Pool = Callable[[Tensor, Tensor | None], Tensor]  # x (B, T, D), real tokens (B, T) or None -> (B, D), see VECTORS
 
 POOLS: Registry[Pool] = Registry("pool")
 
@@ -71,6 +71,15 @@ def root_mean_token(x: Tensor, real: Tensor | None = None) -> Tensor:
     """The sum of the real tokens over the root of their number."""
     weight = x.new_ones(x.shape[:2]) if real is None else real.to(x.dtype)
     return (x * weight.unsqueeze(-1)).sum(1) / weight.sum(1, keepdim=True).clamp(min=1.0).sqrt()
+
+
+@POOLS.register("first_two")
+def first_two_tokens(x: Tensor, real: Tensor | None = None) -> Tensor:  # noqa: ARG001 - both are always real
+    """The vectors of the class token and of the token after it, side by side: (B, 2 D)."""
+    return x[:, :2].flatten(1)
+
+
+VECTORS = {"first_two": 2}  # that a pool puts side by side; all others give one
 
 
 class ClassToken(nn.Module):
