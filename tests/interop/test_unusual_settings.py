@@ -298,3 +298,33 @@ def test_what_is_exported_is_what_was_imported(name: str, form: str, tmp_path: P
     inputs = example_inputs(imported)
     with torch.no_grad():
         assert_close(again.network(*inputs), ours.network(*inputs), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "settings"),
+    [
+        ("LlamaForCausalLM", "Llama", GROUPED),
+        ("GemmaForCausalLM", "Gemma", GROUPED | {"pad_token_id": 0}),
+        ("GPT2LMHeadModel", "GPT2", GPT2),
+        ("BloomForCausalLM", "Bloom", BLOOM),
+    ],
+)
+def test_an_output_that_differs_from_the_embedding_is_kept(
+    name: str, config: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """Some fine-tuned models have both, and a config.json that says that they are one."""
+    language_model(name, config, settings | {"tie_word_embeddings": False}).save(tmp_path / "theirs")
+    changed(tmp_path / "theirs" / "config.json", tie_word_embeddings=True)
+    imported, ours = imported_and_loaded(tmp_path / "theirs", tmp_path / "ours")
+    assert compare_tensors(ours.network, imported).first_drift is None
+
+
+def test_mistral_may_have_windows_in_some_blocks(tmp_path: Path) -> None:
+    kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+    language_model("MistralForCausalLM", "Mistral", GROUPED | {"sliding_window": 5}).save(tmp_path / "theirs")
+    changed(tmp_path / "theirs" / "config.json", layer_types=kinds)
+    imported, ours = imported_and_loaded(tmp_path / "theirs", tmp_path / "ours")
+    assert compare_tensors(ours.network, imported).first_drift is None
+    changed(tmp_path / "theirs" / "config.json", layer_types=["chunked_attention", *kinds[1:]])
+    with pytest.raises(RunError, match=r"layer_types=.*, which Clearhead cannot import"):
+        prepare_import(tmp_path / "theirs")

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from clearhead.errors import RunError
@@ -200,6 +201,21 @@ class ForeignConfig:
         if value not in GATED:
             raise self.refuse(name)
         return GATED[value]
+
+    def tied(self, output: str, embedding: str, usual: bool) -> bool:
+        """Whether the output is the embedding: there is no other, or config.json says so and the two are equal."""
+        stored = self.checkpoint.tensors
+        if output not in stored or not self.get("tie_word_embeddings", usual):
+            return output not in stored
+        table = next((stored[name] for name in stored if name == embedding or name.endswith(f".{embedding}")), None)
+        return table is None or (table.shape == stored[output].shape and bool(torch.equal(table, stored[output])))
+
+    def layer_kinds(self, usual: list[str]) -> list[str]:
+        """Whether each block sees everything, or has a window."""
+        kinds: list[str] = self.get("layer_types", usual)
+        if set(kinds) - {"sliding_attention", "full_attention"}:
+            raise self.refuse("layer_types")
+        return kinds
 
     def require(self, name: str, *allowed: Any) -> None:
         """Refuse a value that the family cannot express; a missing one is the first."""

@@ -25,6 +25,9 @@ def rotary_settings(
 ) -> dict[str, Any]:
     """The settings of the `model` section; `layer_type` chooses among those of a model that has several."""
     rope = settings.get("rope_parameters") or {}
+    for name in ("rope_parameters", "rope_scaling"):
+        if not isinstance(settings.get(name, {}), dict):
+            raise settings.refuse(name)
     if layer_type is not None and isinstance(rope.get(layer_type), dict):
         rope = rope[layer_type]
     rope = {**(settings.get("rope_scaling") or {}), **rope}

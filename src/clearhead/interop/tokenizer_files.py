@@ -58,7 +58,7 @@ def read_tokenizer(path: Path, config: dict[str, Any]) -> TokenizerFiles | None:
     if missing := [token for token in dict.fromkeys(known.values()) if token not in added]:
         library.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in missing])
     sentences = config.get("sentence_embedding", {})
-    first = [normalizers.Prepend(sentences["prompt"])] if sentences.get("prompt") else []
+    first: list[normalizers.Normalizer] = [normalizers.Prepend(sentences["prompt"])] if sentences.get("prompt") else []
     first += [normalizers.Lowercase()] if sentences.get("lowercase") else []
     if first:
         usual = [library.normalizer] if library.normalizer is not None else []

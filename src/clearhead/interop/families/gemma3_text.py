@@ -26,6 +26,7 @@ NORMS = {
 class Gemma3(Llama):
     """Decoder-only models with the parts of Gemma 3."""
 
+    usually_tied = True
     pattern: ClassVar[int] = 6  # every sixth block sees everything
 
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
@@ -52,9 +53,6 @@ class Gemma3(Llama):
         """The rotary base of blocks with a window, where it is another one."""
         return local_base(settings, head_dim, settings.get("rope_local_base_freq", 10_000.0))
 
-    def tied(self, settings: ForeignConfig) -> bool:
-        return bool(settings.get("tie_word_embeddings", True)) or super().tied(settings)
-
     def block(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {
             **within("self_attn.", "self_attention.", ATTENTION),
@@ -69,5 +67,4 @@ class Gemma3(Llama):
         """Whether each block has a window."""
         layers, pattern = settings.size("num_hidden_layers"), settings.get("sliding_window_pattern", self.pattern)
         usual = ["full_attention" if (layer + 1) % pattern == 0 else "sliding_attention" for layer in range(layers)]
-        kinds: list[str] = settings.get("layer_types", usual)
-        return kinds
+        return settings.layer_kinds(usual)

@@ -52,7 +52,7 @@ class Gpt2(Family):
 
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         """The `model` section."""
-        longest, stored = settings.size("n_positions"), settings.checkpoint.tensors
+        longest = settings.size("n_positions", "n_ctx")
         return {
             "dim": settings.size("n_embd"),
             "heads": settings.size("n_head"),
@@ -68,7 +68,7 @@ class Gpt2(Family):
             "dropout": settings.get("resid_pdrop", 0.1),
             "embedding_scale": 1.0,
             "attention_scale": None if settings.get("scale_attn_weights", True) else 1.0,
-            "tied": bool(settings.get("tie_word_embeddings", True)) or "lm_head.weight" not in stored,
+            "tied": settings.tied("lm_head.weight", "wte.weight", True),
         }
 
     def blocks(self, settings: ForeignConfig) -> dict[str, str | Into]:

@@ -27,6 +27,7 @@ class Llama(Family):
     """Decoder-only models with the parts of Llama."""
 
     prefix = "model"
+    usually_tied: ClassVar[bool] = False  # where config.json does not say
     rotates_partly: ClassVar[bool] = False  # whether the family knows heads of which only a part is rotated
     buffers = {"*rotary_emb.inv_freq": "rotary angles are computed"}
 
@@ -76,7 +77,7 @@ class Llama(Family):
 
     def tied(self, settings: ForeignConfig) -> bool:
         """Whether the output is the embedding; a model without a head has no other."""
-        return bool(settings.get("tie_word_embeddings", False)) or "lm_head.weight" not in settings.checkpoint.tensors
+        return settings.tied("lm_head.weight", "embed_tokens.weight", self.usually_tied)
 
     def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where each tensor goes."""

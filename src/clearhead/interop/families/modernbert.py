@@ -81,7 +81,7 @@ class ModernBert(Bert):
         )
         every, reach = settings.get("global_attn_every_n_layers", 3), settings.get("local_attention", 128) // 2
         usual = ["sliding_attention" if layer % every else "full_attention" for layer in range(layers)]
-        kinds = settings.get("layer_types", usual)
+        kinds = settings.layer_kinds(usual)
         base, local = settings.get("global_rope_theta", 160_000.0), settings.get("local_rope_theta", 10_000.0)
         return {
             "dim": dim,

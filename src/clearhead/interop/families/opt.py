@@ -26,7 +26,7 @@ class Opt(Family):
         dim, longest = settings.size("hidden_size"), settings.size("max_position_embeddings")
         before = bool(settings.get("do_layer_norm_before", True))
         settings.require("_remove_final_layer_norm", False, *(() if before else (True,)))
-        tied = bool(settings.get("tie_word_embeddings", True)) or "lm_head.weight" not in checkpoint.tensors
+        tied = settings.tied("lm_head.weight", "embed_tokens.weight", True)
         narrow = settings.get("word_embed_proj_dim", dim) != dim
         if narrow and (settings.head in LABELLERS or settings.get("sentence_embedding") or not tied):
             raise settings.refuse("word_embed_proj_dim")
