@@ -47,6 +47,8 @@ def sentence_model(original: Original, folder: Path, *modules: str) -> Any:
         "class": lambda: parts.Pooling(42, "cls"),
         "max": lambda: parts.Pooling(42, "max"),
         "last": lambda: parts.Pooling(42, "lasttoken"),
+        "weighted": lambda: parts.Pooling(42, "weightedmean"),
+        "root": lambda: parts.Pooling(42, "mean_sqrt_len_tokens"),
         "dense": lambda: parts.Dense(42, 17),
         "linear": lambda: parts.Dense(42, 19, bias=False, activation_function=torch.nn.Identity()),
         "unit": parts.Normalize,
@@ -64,7 +66,11 @@ def assert_same_vectors(theirs: Any, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "modules", [("mean", "unit"), ("class",), ("max",), ("class", "dense", "unit"), ("mean", "linear")]
+    "modules",
+    [
+        *(("mean", "unit"), ("class",), ("max",), ("weighted",), ("root",)),
+        *(("class", "dense", "unit"), ("mean", "linear")),
+    ],
 )
 def test_every_way_to_one_vector(tmp_path: Path, modules: tuple[str, ...]) -> None:
     assert_same_vectors(sentence_model(BERT, tmp_path, *modules), tmp_path)
@@ -103,11 +109,27 @@ def test_a_folder_of_an_older_version(tmp_path: Path) -> None:
     assert_same_vectors(library.SentenceTransformer(str(folder), device="cpu"), tmp_path)
 
 
+def test_the_default_prompt_stands_before_every_text(tmp_path: Path) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    sentence_model(BERT, tmp_path, "mean", "unit")
+    folder = tmp_path / "theirs"
+    prompts = {"prompts": {"query": "eating: ", "passage": ""}, "default_prompt_name": "query"}
+    edit(folder / "config_sentence_transformers.json", **prompts)
+    theirs = library.SentenceTransformer(str(folder), device="cpu")
+    assert not np.allclose(theirs.encode("a"), theirs.encode("a", prompt_name="passage"))
+    assert_same_vectors(theirs, tmp_path)
+    report = import_and_compare(folder, tmp_path / "compared")
+    assert any(each.startswith("cuts") and each.endswith("as transformers does") for each in report.checks)
+    edit(folder / "1_Pooling" / "config.json", include_prompt=False)
+    with pytest.raises(RunError, match="has include_prompt=False, which Clearhead cannot import"):
+        prepare_import(folder)
+
+
 def test_modules_that_are_unknown_are_named(tmp_path: Path) -> None:
     sentence_model(BERT, tmp_path, "mean")
     folder = tmp_path / "theirs"
     edit(folder / "1_Pooling" / "config.json", pooling_mode=["mean", "max"])
-    with pytest.raises(RunError, match=r"has the pooling mean, max; Clearhead has cls, mean, lasttoken, max"):
+    with pytest.raises(RunError, match=r"has the pooling mean, max; Clearhead has cls, mean, lasttoken, max,"):
         prepare_import(folder)
     modules = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps([*modules, {"type": "x.LSTM", "path": "2_LSTM"}]))

@@ -15,7 +15,7 @@ from clearhead.interop.sentencepiece import read_pieces
 from clearhead.interop.tokenizer_files import make_tokenizer, read_tokenizer
 from clearhead.text import Tokenizer
 
-from .originals import TEXTS, library, save_tokenizer
+from .originals import SIZE, TEXTS, library, save_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz", *"0123456789.,!?'", "cafe"]
 WORDS += [f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz0123456789"] + [
@@ -167,6 +167,47 @@ def test_byte_pairs_of_other_families(tmp_path: Path, name: str) -> None:
     assert_cuts_like(tokenizer_of(tmp_path, family), transformers.AutoTokenizer.from_pretrained(tmp_path))
 
 
+@pytest.mark.parametrize("listed", ["added_tokens.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("family", ["qwen2", "bert"])
+def test_tokens_that_were_added_beside_the_vocabulary(tmp_path: Path, family: str, listed: str) -> None:
+    """Qwen's files have their end of a turn only there; numbers may leave a gap."""
+    transformers = pytest.importorskip("transformers")
+    if family == "bert":
+        (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+        settings: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
+    else:
+        write_byte_pairs(tmp_path)
+        settings = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "unk_token": None}
+    first = 400 if listed == "tokenizer_config.json" else len(WORDS) if family == "bert" else SIZE + 1
+    tokens = {"<|im_start|>": first, "<|im_end|>": first + 1, "<tool>": first + 2}
+    if listed == "added_tokens.json":
+        (tmp_path / listed).write_text(json.dumps(tokens))
+    else:
+        flags = {"lstrip": False, "rstrip": False, "normalized": False, "single_word": False}
+        listing = {str(id): {"content": name, "special": name != "<tool>", **flags} for name, id in tokens.items()}
+        settings["added_tokens_decoder"] = listing
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    files = read_tokenizer(tmp_path, {"model_type": family})
+    assert files is not None
+    ours = make_tokenizer(files, 500, {}, {}, str(tmp_path))
+    spelled = "<|im_start|>hello<|im_end|> the <tool> world"
+    inside = ours.encode_special(spelled)
+    assert [token for token in inside if token in tokens.values()] == [*tokens.values()]
+    if listed == "added_tokens.json":
+        theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+        assert inside == theirs(spelled, add_special_tokens=False)["input_ids"]
+    if family == "qwen2":
+        assert ours.stop == tokens["<|im_end|>"]
+
+
+def test_an_added_token_with_another_number_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"hello": 7}))
+    with pytest.raises(TextError, match=f"'hello' is added as token 7, and stands at {WORDS.index('hello')}"):
+        read_tokenizer(tmp_path, {"model_type": "bert"})
+
+
 def test_word_pieces_of_mpnet(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     words = ["<s>", "<pad>", "</s>", "<unk>", *WORDS[5:], "[UNK]", "<mask>"]
@@ -222,6 +263,30 @@ def test_the_numbers_of_pegasus_and_mbart(tmp_path: Path, kind: str, family: str
     ours, theirs = tokenizer_of(tmp_path, family), transformers.AutoTokenizer.from_pretrained(tmp_path)
     for text in TEXTS:
         assert [*ours.prefix, *ours.encode(text), *ours.suffix] == theirs(text)["input_ids"], text
+
+
+@pytest.mark.parametrize("listed", ["additional_special_tokens", "added_tokens_decoder"])
+def test_the_numbers_of_nllb(tmp_path: Path, listed: str) -> None:
+    """The family of M2M100 with the numbers of fairseq; the languages stand in another file, after the pieces."""
+    trainer = pytest.importorskip("sentencepiece")
+    with (tmp_path / "sentencepiece.bpe.model").open("wb") as model:
+        trainer.SentencePieceTrainer.train(
+            sentence_iterator=iter(TEXTS * 4), model_writer=model, vocab_size=70, minloglevel=2, hard_vocab_limit=False
+        )
+    with pytest.raises(TextError, match="does not list the languages"):
+        read_tokenizer(tmp_path, {"model_type": "m2m_100"})
+    theirs = trainer.SentencePieceProcessor(model_file=str(tmp_path / "sentencepiece.bpe.model"))
+    first, languages = theirs.get_piece_size() + 1, ["deu_Latn", "eng_Latn", "zho_Hans"]
+    settings: dict[str, Any] = {"tokenizer_class": "NllbTokenizer", listed: languages}
+    if listed == "added_tokens_decoder":
+        added = enumerate([*languages, "<mask>"], start=first)
+        settings[listed] = {str(number): {"content": name, "special": True} for number, name in added}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    ours = tokenizer_of(tmp_path, "m2m_100")
+    assert (ours.prefix, ours.suffix, ours.max_id) == ((first + 1,), (2,), first + 3)
+    assert (ours.start, ours.pad, ours.stop, ours.unknown) == (0, 1, 2, 3)
+    for text in TEXTS[:2]:
+        assert ours.encode(text) == [number + 1 for number in theirs.encode(text)]
 
 
 def test_a_damaged_sentencepiece_file(tmp_path: Path) -> None:

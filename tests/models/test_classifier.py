@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from clearhead.nn import POOLS, first_token, last_token, max_token, mean_token
+from clearhead.nn.pooling import first_two_tokens, root_mean_token, weighted_mean_token
 
 from .setting import CLASSES, DIM, B, S, System, T, assert_every_parameter_learns, memorise, sentences
 
@@ -25,7 +26,10 @@ def test_one_label_for_a_text(pool: str) -> None:
 
 @pytest.mark.parametrize(
     ("pool", "chosen"),
-    [("class", first_token), ("mean", mean_token), ("max", max_token), ("last", last_token)],
+    [
+        *(("class", first_token), ("mean", mean_token), ("max", max_token), ("last", last_token)),
+        *(("weighted_mean", weighted_mean_token), ("root_mean", root_mean_token), ("first_two", first_two_tokens)),
+    ],
     ids=POOLS.builtin(),
 )
 def test_the_pool_chooses_what_speaks_for_the_text(pool: str, chosen) -> None:

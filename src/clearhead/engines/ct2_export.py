@@ -131,8 +131,9 @@ def export(
 def _translator(specs: Any, network: Seq2Seq) -> Any:
     config = network.config
     encoder = specs.transformer_spec.TransformerEncoderSpec(**_sizes(specs, network))
+    sizes = {**_sizes(specs, network), "num_layers": config.decoder_layers or config.layers}
     decoder = specs.transformer_spec.TransformerDecoderSpec(
-        **_sizes(specs, network), external_pre_post_encoder_layers=config.placement == "around"
+        **sizes, external_pre_post_encoder_layers=config.placement == "around"
     )
     _fill_stack(encoder, network.encoder, config)
     _fill_stack(decoder, network.decoder, config)

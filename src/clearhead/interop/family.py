@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from clearhead.errors import RunError
@@ -57,6 +58,7 @@ class Plan:
     roles: dict[str, int | None] = field(default_factory=dict)  # special tokens that config.json decides
     vocabulary: str = ""  # our name of the table whose rows are the tokens; empty: it reads no text
     zeros: tuple[str, ...] = ()  # our tensors that the model does without
+    ones: tuple[str, ...] = ()  # our norms that have no gain and no bias there
 
 
 class Family(ABC):
@@ -76,17 +78,18 @@ class Family(ABC):
 
 
 OUTPUTS = ("lm_head", "embed_out")  # of language models
+LABELLERS = ("ForSequenceClassification", "ForTokenClassification")  # heads that name labels
 
 
 def decoder_plan(settings: ForeignConfig, language_model: Plan) -> Plan:
-    """What a decoder-only model becomes: a language model, an embedder, or a classifier of the last token."""
-    if settings.get("sentence_embedding") is None and settings.head != "ForSequenceClassification":
+    """What a decoder-only model becomes: a language model, an embedder, a tagger, or a classifier of the last token."""
+    if settings.get("sentence_embedding") is None and settings.head not in LABELLERS:
         return language_model
     body = {name: target for name, target in language_model.table.items() if name not in OUTPUTS}
     own = {name: value for name, value in language_model.model.items() if name not in ("length", "output_bias")}
     encoder = replace(
         language_model,
-        model={**own, "causal": True, "pool": "last", "tied": False},
+        model={**own, "causal": True, "tied": False},
         table=within("", "encoder.", body),
         blocks={"encoder": language_model.blocks["decoder"]},
         vocabulary=f"encoder.{language_model.vocabulary}",
@@ -95,13 +98,16 @@ def decoder_plan(settings: ForeignConfig, language_model: Plan) -> Plan:
         unused = {f"{name}.*": "sentence vectors are pooled from the last block" for name in OUTPUTS}
         return sentence_plan(settings, replace(encoder, skipped={**encoder.skipped, **unused}))
     labels = settings.labels
+    labeller = replace(encoder, labels=labels, sizes={"classes": len(labels)})
+    if settings.head == "ForTokenClassification":
+        heads = dict.fromkeys(("score", "classifier"), "output.linear")  # the name differs from family to family
+        own = {**encoder.model, "labelled_piece": "first"}
+        return replace(labeller, task="tag", model=own, table={**encoder.table, **heads})
     return replace(
-        encoder,
+        labeller,
         task="classify",
-        model={**encoder.model, "several": settings.several},
+        model={**encoder.model, "pool": "last", "several": settings.several},
         table={**encoder.table, "score": "output.linear"},
-        labels=labels,
-        sizes={"classes": len(labels)},
         zeros=("output.linear.bias",),
     )
 
@@ -189,16 +195,37 @@ class ForeignConfig:
             raise self.refuse(name)
         return ACTIVATIONS[value]
 
+    def gated(self, name: str, default: str) -> str:
+        """The gated network with this activation, by our names."""
+        value = self.activation(name, default)
+        if value not in GATED:
+            raise self.refuse(name)
+        return GATED[value]
+
+    def tied(self, output: str, embedding: str, usual: bool) -> bool:
+        """Whether the output is the embedding: there is no other, or config.json says so and the two are equal."""
+        stored = self.checkpoint.tensors
+        if output not in stored or not self.get("tie_word_embeddings", usual):
+            return output not in stored
+        table = next((stored[name] for name in stored if name == embedding or name.endswith(f".{embedding}")), None)
+        return table is None or (table.shape == stored[output].shape and bool(torch.equal(table, stored[output])))
+
+    def layer_kinds(self, usual: list[str]) -> list[str]:
+        """Whether each block sees everything, or has a window."""
+        kinds: list[str] = self.get("layer_types", usual)
+        if set(kinds) - {"sliding_attention", "full_attention"}:
+            raise self.refuse("layer_types")
+        return kinds
+
     def require(self, name: str, *allowed: Any) -> None:
         """Refuse a value that the family cannot express; a missing one is the first."""
         if self.get(name, allowed[0]) not in allowed:
             raise self.refuse(name)
 
-    def refuse(self, name: str) -> RunError:
-        """The error about a value that cannot be imported."""
-        return RunError(
-            f"{self.checkpoint.source}: config.json has {name}={self.values.get(name)!r}, which Clearhead cannot import"
-        )
+    def refuse(self, name: str, value: Any = None) -> RunError:
+        """The error about a value that cannot be imported; `value` where it stands inside another."""
+        value = self.values.get(name) if value is None else value
+        return RunError(f"{self.checkpoint.source}: config.json has {name}={value!r}, which Clearhead cannot import")
 
     @property
     def head(self) -> str:
@@ -226,8 +253,8 @@ class ForeignConfig:
 
     def check_decoder(self, causal_lm: str = "ForCausalLM") -> None:
         """Refuse a head that `decoder_plan` has no task for."""
-        if self.head not in (causal_lm, "Model", "ForSequenceClassification"):
-            raise self.wrong_head(causal_lm, "ForSequenceClassification")
+        if self.head not in (causal_lm, "Model", *LABELLERS):
+            raise self.wrong_head(causal_lm, *LABELLERS)
 
     @property
     def several(self) -> bool:

@@ -153,6 +153,12 @@ def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None, expand: 
     quantised, shapes_of = _quantised(checkpoint, real, plan.table)
     found = translated(_View(real, checkpoint.tensors, {} if expand else shapes_of), plan.table)
     if found.left_over:
+        if (stored := checkpoint.config.get("quantization_config")) is not None:
+            how = stored.get("quant_method", "unknown") if isinstance(stored, dict) else stored
+            raise RunError(
+                f"{path}: its weights are stored by quantization_config ({how}), which Clearhead cannot read; "
+                "import the original, or a GGUF file"
+            )
         raise RunError(
             f"{path}: {len(found.left_over)} tensors have no place in a {plan.task} model: {listed(found.left_over)}"
         )
@@ -164,6 +170,9 @@ def prepare_checkpoint(checkpoint: Checkpoint, name: str | None = None, expand: 
         network = TASKS[plan.task].build(config.model, sizes)
     shapes = network.state_dict()
     found.tensors.update({name: torch.zeros(shapes[name].shape) for name in plan.zeros})
+    for name in plan.ones:
+        found.tensors |= {f"{name}.weight": torch.ones(shapes[f"{name}.weight"].shape)}
+        found.tensors |= {f"{name}.bias": torch.zeros(shapes[f"{name}.bias"].shape)}
     _check(path, found.tensors, network)
     return Imported(
         checkpoint,

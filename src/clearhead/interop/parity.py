@@ -6,9 +6,17 @@ from pathlib import Path
 
 from torch import nn
 
+from clearhead.errors import RunError
 from clearhead.interop.checkpoint import FORMATS
 from clearhead.interop.importing import Imported, Report, prepare_import, refuse_existing, report_of, write_run
-from clearhead.interop.reference import CLASSES, compare_tensors, compare_tokens, has_reference, load_reference
+from clearhead.interop.reference import (
+    CLASSES,
+    compare_tensors,
+    compare_tokens,
+    has_reference,
+    load_reference,
+    reason_of,
+)
 from clearhead.models.build import without_initialisation
 from clearhead.tasks import TASKS
 from clearhead.tasks.base.network import tied_names
@@ -33,16 +41,15 @@ def compare_import(imported: Imported) -> list[str]:
         try:
             found.append(compare_tokens(imported.tokenizer, imported.checkpoint)[0])
         except Exception as problem:  # of another library, whose version may not know this tokenizer
-            found.append(f"tokens not compared: transformers cannot load its tokenizer ({_reason(problem)})")
+            found.append(f"tokens not compared: transformers cannot load its tokenizer ({reason_of(problem)})")
     try:
         reference = load_reference(imported.checkpoint, imported.plan.task)
     except Exception as problem:  # of another library, whose version may not know this model
-        return [*found, f"not compared: transformers cannot load it ({_reason(problem)})"]
-    return [*found, compare_tensors(imported_network(imported), imported, reference).sentence()]
-
-
-def _reason(problem: Exception) -> str:
-    return str(problem).splitlines()[0][:120] if str(problem) else type(problem).__name__
+        return [*found, f"not compared: transformers cannot load it ({reason_of(problem)})"]
+    try:
+        return [*found, compare_tensors(imported_network(imported), imported, reference).sentence()]
+    except RunError as problem:
+        return [*found, f"not compared: {problem}"]
 
 
 def imported_network(imported: Imported) -> nn.Module:

@@ -87,7 +87,7 @@ def load_reference(checkpoint: Checkpoint, task: str) -> nn.Module:
     transformers: Any = import_module("transformers")
     if task not in CLASSES:
         raise RunError(f"{checkpoint.source}: there is no reference for a model of the task {task}")
-    kind = getattr(transformers, CLASSES[task])
+    kind = getattr(transformers, _class_of(checkpoint, task))
     with _quiet():
         if FORMATS["huggingface"]().can_read(checkpoint.source):
             model = kind.from_pretrained(checkpoint.source, dtype=torch.float32, attn_implementation="eager")
@@ -99,6 +99,17 @@ def load_reference(checkpoint: Checkpoint, task: str) -> nn.Module:
             model.tie_weights()
     found: nn.Module = model.eval()
     return found
+
+
+def _class_of(checkpoint: Checkpoint, task: str) -> str:
+    """The name of the class that runs it: an encoder by itself has one of its own."""
+    name = str((checkpoint.config.get("architectures") or [""])[0])
+    return name if task == "embed" and name.endswith("EncoderModel") else CLASSES[task]
+
+
+def reason_of(problem: Exception) -> str:
+    """The first line of what another library says."""
+    return str(problem).splitlines()[0][:120] if str(problem) else type(problem).__name__
 
 
 @contextlib.contextmanager
@@ -123,7 +134,10 @@ def compare_tensors(network: nn.Module, imported: Imported, reference: nn.Module
     reference = load_reference(imported.checkpoint, imported.plan.task) if reference is None else reference
     inputs = example_inputs(imported)
     ours = run_probes(network, inputs, *(f"{stack}.*.hidden" for stack in imported.plan.blocks), "logits")
-    theirs = reference_tensors(reference, imported, inputs)
+    try:
+        theirs = reference_tensors(reference, imported, inputs)
+    except (IndexError, RuntimeError, TypeError, ValueError) as problem:  # of another library
+        raise RunError(f"transformers cannot run it ({reason_of(problem)})") from None
     if imported.plan.task == "embed":
         theirs.pop("logits", None)
     found = []
@@ -196,10 +210,11 @@ def _recorder(seen: dict[str, Tensor], stack: str) -> Any:
 def compare_tokens(tokenizer: Tokenizer, checkpoint: Checkpoint) -> tuple[str, bool]:
     """A sentence, and whether the reference cuts a corpus of nasty texts in the same way."""
     transformers: Any = import_module("transformers")
+    prompt = checkpoint.config.get("sentence_embedding", {}).get("prompt", "")
     with _quiet():
         theirs = transformers.AutoTokenizer.from_pretrained(checkpoint.source)
         for text in NASTY_TEXTS:
-            expected = theirs(text, split_special_tokens=True)["input_ids"]
+            expected = theirs(f"{prompt}{text}" if text else text, split_special_tokens=True)["input_ids"]
             found = [*tokenizer.prefix, *tokenizer.encode(text), *tokenizer.suffix]
             if found != expected:
                 return f"cuts {text!r} into {found}, and transformers into {expected}", False

@@ -25,9 +25,14 @@ def rotary_settings(
 ) -> dict[str, Any]:
     """The settings of the `model` section; `layer_type` chooses among those of a model that has several."""
     rope = settings.get("rope_parameters") or {}
+    for name in ("rope_parameters", "rope_scaling"):
+        if not isinstance(settings.get(name, {}), dict):
+            raise settings.refuse(name)
     if layer_type is not None and isinstance(rope.get(layer_type), dict):
         rope = rope[layer_type]
     rope = {**(settings.get("rope_scaling") or {}), **rope}
+    if original := settings.get("original_max_position_embeddings"):  # beside the rest in Phi-3's files, and first
+        rope["original_max_position_embeddings"] = original
     usual = usual_base or settings.get("rope_theta", settings.get("rotary_emb_base", 10000.0))
     base = float(rope.get("rope_theta") or usual)
     share = rope.get("partial_rotary_factor") or settings.get("partial_rotary_factor")
@@ -42,6 +47,15 @@ def rotary_settings(
         "rotary_factors": None if all(each == 1.0 for each in factors) else tuple(factors),
         "rotary_gain": gain,
     }
+
+
+def local_base(settings: ForeignConfig, head_dim: int, usual_base: float) -> float:
+    """The rotary base of blocks with a window, whose angles ours cannot scale."""
+    local = rotary_settings(settings, head_dim, "sliding_attention", usual_base)
+    scaled = local["rotary_factors"] is not None or local["rotary_gain"] != 1.0
+    if scaled and "sliding_attention" in settings.get("rope_parameters", {}):  # else the scaling is of the other blocks
+        raise settings.refuse("rope_parameters")
+    return float(local["position_base"])
 
 
 def reach(settings: ForeignConfig) -> int:
@@ -62,9 +76,9 @@ def _linear(rope: dict[str, Any], _settings: ForeignConfig, _base: float, dim: i
     return [float(rope["factor"])] * (dim // 2), 1.0
 
 
-def _llama3(rope: dict[str, Any], _settings: ForeignConfig, base: float, dim: int) -> tuple[list[float], float]:
+def _llama3(rope: dict[str, Any], settings: ForeignConfig, base: float, dim: int) -> tuple[list[float], float]:
     factor, low, high = (float(rope[name]) for name in ("factor", "low_freq_factor", "high_freq_factor"))
-    trained = float(rope["original_max_position_embeddings"])
+    trained = float(rope.get("original_max_position_embeddings") or settings.size("max_position_embeddings"))
     factors = []
     for pair in range(dim // 2):
         turns = trained / (2 * math.pi * base ** (2 * pair / dim))  # of this pair over the original length
@@ -74,8 +88,9 @@ def _llama3(rope: dict[str, Any], _settings: ForeignConfig, base: float, dim: in
 
 
 def _yarn(rope: dict[str, Any], settings: ForeignConfig, base: float, dim: int) -> tuple[list[float], float]:
-    factor = float(rope["factor"])
-    trained = float(rope.get("original_max_position_embeddings") or settings.size("max_position_embeddings"))
+    longest = settings.size("max_position_embeddings")
+    trained = float(rope.get("original_max_position_embeddings") or longest)
+    factor = float(rope.get("factor") or longest / trained)
 
     def pair_with(turns: float) -> float:
         """The pair that turns so often over the original length."""
@@ -109,7 +124,7 @@ def _longrope(rope: dict[str, Any], settings: ForeignConfig, _base: float, dim: 
     if len(factors) != dim // 2:
         raise settings.refuse("rope_scaling")
     longest, trained = settings.size("max_position_embeddings"), reach(settings)
-    factor = longest / trained if settings.get("original_max_position_embeddings") else rope.get("factor") or 1.0
+    factor = rope.get("factor") or longest / trained
     gain = rope.get("attention_factor")
     if gain is None:
         gain = math.sqrt(1 + math.log(factor) / math.log(trained)) if factor > 1 else 1.0

@@ -12,6 +12,7 @@ The file is a protocol buffer: fields of a number, a kind and a value. What a to
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections import defaultdict
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ MBART50_LANGUAGES = (  # after those of mBART
     "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN "
     "te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
 )
+_NLLB_LANGUAGE = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 EXTRA = 100  # sentinels of T5, after the pieces
 
 
@@ -64,6 +66,8 @@ def sentencepiece_library(
     read, settings = read_pieces(file), settings or {}
     family = str(config.get("model_type", "")).replace("-", "_")
     scored = [(text, score) for text, score, _ in read.pieces]
+    if family == "m2m_100" and not (path / "vocab.json").is_file():
+        family = "nllb"
     if (path / "vocab.json").is_file():  # Marian, M2M100: the ids are not those of the pieces
         scored = _renumbered(path / "vocab.json", dict(scored))
     if family == "t5":
@@ -72,7 +76,7 @@ def sentencepiece_library(
         scored = RENUMBERED[family](scored)
     languages = _languages(path, family)  # their ids follow those of the vocabulary
     scored += [(token, 0.0) for token in languages if token not in dict(scored)]
-    if family in ("xlm_roberta", "camembert", "mbart"):
+    if family in ("xlm_roberta", "camembert", "mbart", "nllb"):
         scored.append(("<mask>", 0.0))
     unknown = special.get("unk_token", "<unk>")
     library = Library(_model(read, scored, unknown))
@@ -112,19 +116,27 @@ def _pegasus(scored: list[tuple[str, float]]) -> list[tuple[str, float]]:
     return [(token, RARE) for token in own] + [("<unk>", 0.0)] + scored[3:]
 
 
-RENUMBERED = {"xlm_roberta": _after_four, "mbart": _after_four, "camembert": _camembert, "pegasus": _pegasus}
+RENUMBERED = {**dict.fromkeys(("xlm_roberta", "mbart", "nllb"), _after_four), "camembert": _camembert}
+RENUMBERED |= {"pegasus": _pegasus}
 
 
 def _languages(path: Path, family: str) -> list[str]:
     """The tokens of the languages, as the files list them, or those that the family was trained with."""
-    if family not in ("m2m_100", "mbart"):
+    if family not in ("m2m_100", "mbart", "nllb"):
         return []
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         values = _json(path / name)
         listed = values.get("additional_special_tokens") or values.get("extra_special_tokens") or []
         tokens = [each if isinstance(each, str) else str(each.get("content")) for each in listed]
         if tokens:
-            return tokens
+            return [token for token in tokens if token != "<mask>"]
+    if family == "nllb":
+        added = _json(path / "tokenizer_config.json").get("added_tokens_decoder") or {}
+        tokens = [str(each.get("content")) for _, each in sorted(added.items(), key=lambda item: int(item[0]))]
+        found = [token for token in tokens if _NLLB_LANGUAGE.fullmatch(token)]
+        if not found:
+            raise TextError(f"{path} does not list the languages of its tokenizer (additional_special_tokens)")
+        return found
     if family == "m2m_100":
         return [f"__{code}__" for code in M2M100_LANGUAGES.split()]
     later = MBART50_LANGUAGES if _is_mbart50(_json(path / "tokenizer_config.json")) else ""
@@ -137,7 +149,9 @@ def _is_mbart50(settings: dict[str, Any]) -> bool:
 
 def _source_language(settings: dict[str, Any], family: str, languages: list[str]) -> str:
     """The token of the language that texts are in, where a folder names one."""
-    token = settings.get("src_lang") or "en_XX" if family == "mbart" else f"__{settings.get('src_lang') or 'en'}__"
+    usual = {"mbart": "en_XX", "nllb": "eng_Latn"}
+    given = settings.get("src_lang")
+    token = str(given or usual[family]) if family in usual else f"__{given or 'en'}__"
     return token if token in languages else ""
 
 
@@ -198,7 +212,7 @@ AROUND = {  # what the family puts before and after a text
     **dict.fromkeys(("albert", "xlm_roberta", "camembert"), (("cls_token",), ("sep_token",))),
     **dict.fromkeys(("llama", "mistral", "gemma", "gemma2", "gemma3", "gemma3_text"), (("bos_token",), ())),
     "phi3": ((), ()),
-    "m2m_100": (("language",), ("eos_token",)),
+    **dict.fromkeys(("m2m_100", "nllb"), (("language",), ("eos_token",))),
     "mbart": ((), ("eos_token", "language")),
 }
 
@@ -208,6 +222,8 @@ def _add_template(library: Library, family: str, special: dict[str, str], settin
     before, after = AROUND.get(family, ((), ("eos_token",)))
     if family == "mbart" and _is_mbart50(settings):
         before, after = ("language",), ("eos_token",)
+    if family == "nllb" and settings.get("legacy_behaviour"):
+        before, after = (), ("eos_token", "language")
     if "bos_token" in before or family == "phi3":
         before = ("bos_token",) if settings.get("add_bos_token", bool(before)) else ()
         after = ("eos_token",) if settings.get("add_eos_token", False) else ()

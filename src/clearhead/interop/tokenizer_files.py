@@ -12,6 +12,7 @@ family always has.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,18 @@ def read_tokenizer(path: Path, config: dict[str, Any]) -> TokenizerFiles | None:
     library = _library(path, settings, special, config)
     if library is None:
         return None
+    if not (path / "tokenizer.json").is_file():
+        library = _with_added_tokens(path, settings, special, library)
     known = {name: token for name, token in special.items() if library.token_to_id(token) is not None}
     added = {each.content for each in library.get_added_tokens_decoder().values() if each.special}
     if missing := [token for token in dict.fromkeys(known.values()) if token not in added]:
         library.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in missing])
-    if config.get("sentence_embedding", {}).get("lowercase"):
-        before = [library.normalizer] if library.normalizer is not None else []
-        library.normalizer = normalizers.Sequence([normalizers.Lowercase(), *before])
+    sentences = config.get("sentence_embedding", {})
+    first: list[normalizers.Normalizer] = [normalizers.Prepend(sentences["prompt"])] if sentences.get("prompt") else []
+    first += [normalizers.Lowercase()] if sentences.get("lowercase") else []
+    if first:
+        usual = [library.normalizer] if library.normalizer is not None else []
+        library.normalizer = normalizers.Sequence([*first, *usual])
     template = settings.get("chat_template")
     if isinstance(template, list):
         template = next((each.get("template") for each in template if each.get("name") == "default"), None)
@@ -108,6 +114,28 @@ def _library(path: Path, settings: dict[str, Any], special: dict[str, str], conf
         merges = [line for line in _text(path / "merges.txt").splitlines() if line and not line.startswith("#version")]
         return _byte_pairs(path, _json(path / "vocab.json"), merges, settings, special, config)
     return sentencepiece_library(path, special, config, settings)
+
+
+def _with_added_tokens(path: Path, settings: dict[str, Any], special: dict[str, str], library: Library) -> Library:
+    """With the tokens that files beside the vocabulary add: added_tokens.json, or a list in tokenizer_config.json."""
+    found: dict[int, AddedToken] = {}
+    try:
+        for token, index in _json(path / "added_tokens.json").items():
+            found[int(index)] = AddedToken(token, special=token in special.values(), normalized=False)
+        for index, each in (settings.get("added_tokens_decoder") or {}).items():
+            found[int(index)] = AddedToken(**{name: value for name, value in each.items() if name != "__type"})
+    except (TypeError, ValueError) as problem:
+        raise TextError(f"{path}: its added tokens cannot be read: {problem}") from None
+    values = json.loads(library.to_str())
+    numbers = values["model"]["vocab"]
+    if isinstance(numbers, dict):  # as part of the vocabulary they may leave gaps
+        numbers |= {each.content: index for index, each in found.items() if library.token_to_id(each.content) is None}
+        library = Library.from_str(json.dumps(values))
+    for index, each in sorted(found.items()):
+        (library.add_special_tokens if each.special else library.add_tokens)([each])
+        if (given := library.token_to_id(each.content)) != index:
+            raise TextError(f"{path}: {each.content!r} is added as token {index}, and stands at {given}")
+    return library
 
 
 def _word_pieces(tokens: list[str], settings: dict[str, Any], special: dict[str, str]) -> Library:
@@ -167,10 +195,14 @@ def make_tokenizer(
     files: TokenizerFiles, size: int, config: dict[str, Any], roles: dict[str, int | None], origin: str
 ) -> Tokenizer:
     """Our tokenizer of a model with `size` tokens; `roles` are special tokens that the family knows better."""
+    files = _known_tokens(files, size)
     try:
         library = Library.from_str(files.json)
     except Exception as problem:  # the library raises plain exceptions
         raise TextError(f"{origin} has no usable tokenizer: {problem}") from None
+    last = max(library.get_vocab().values(), default=-1)
+    if last >= size:
+        raise RunError(f"{origin}: its tokenizer has {last + 1:,} tokens, and the model has vectors for {size:,}")
     special = {name: library.token_to_id(token) for name, token in files.special.items()}
 
     def first(*names: str) -> int | None:
@@ -216,6 +248,18 @@ def make_tokenizer(
     around: dict[str, Any] = {"prefix": prefix, "suffix": suffix, "forced": forced, "banned": banned, "stops": stops}
     all_roles = Roles(**ids, **around, size=size, ends=ends)
     return Tokenizer.foreign(files.json, all_roles, names, origin)
+
+
+def _known_tokens(files: TokenizerFiles, size: int) -> TokenizerFiles:
+    """Without tokens that were added after the model was trained, for which it has no vectors."""
+    values = json.loads(files.json)
+    added = values.get("added_tokens") or []
+    unknown = {each["content"] for each in added if each["id"] >= size}
+    if not unknown:
+        return files
+    values["added_tokens"] = [each for each in added if each["id"] < size]
+    special = {name: token for name, token in files.special.items() if token not in unknown}
+    return replace(files, json=json.dumps(values), special=special)
 
 
 def _inside(ids: Any, size: int) -> list[int]:

@@ -60,6 +60,7 @@ from clearhead.nn import (
     softmax,
 )
 from clearhead.nn.norm import MakeNorm
+from clearhead.nn.pooling import VECTORS
 from clearhead.nn.scores import Score
 
 
@@ -159,7 +160,7 @@ def pooled_output(config: PooledConfig, classes: int) -> SequenceOutput:
     name = config.pool_transform
     pooler = None if name is None else Transform(config.dim, config.dim, ACTIVATIONS[name])
     transform = pooler or output_transform(config, config.dim)
-    return SequenceOutput(config.dim, classes, POOLS[config.pool], transform)
+    return SequenceOutput(config.dim * VECTORS.get(config.pool, 1), classes, POOLS[config.pool], transform)
 
 
 def pooled_vector(config: UnitConfig) -> PooledVector:

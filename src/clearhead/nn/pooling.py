@@ -1,6 +1,6 @@
 """Pooling: one output for a sequence, a linear map of one vector.
 
-That vector is the output of the class token, the mean, the largest numbers, the last (stop) token, or all tokens
+That vector is the output of the class token, a mean, the largest numbers, the last (stop) token, or all tokens
 flattened into one. The softmax is left to the loss.
 
     B batch, T tokens, D width, C classes
@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from clearhead.errors import ShapeError
 from clearhead.registry import Registry
 
-Pool = Callable[[Tensor, Tensor | None], Tensor]  # x (B, T, D), real tokens (B, T) or None -> (B, D)
+Pool = Callable[[Tensor, Tensor | None], Tensor]  # x (B, T, D), real tokens (B, T) or None -> (B, D), see VECTORS
 
 POOLS: Registry[Pool] = Registry("pool")
 
@@ -56,6 +56,30 @@ def last_token(x: Tensor, real: Tensor | None = None) -> Tensor:
     position = torch.arange(x.size(1), device=x.device)
     last = (position * real).argmax(-1)  # (B,)
     return x[torch.arange(x.size(0), device=x.device), last]
+
+
+@POOLS.register("weighted_mean")
+def weighted_mean_token(x: Tensor, real: Tensor | None = None) -> Tensor:
+    """The average of the real tokens, where token t counts t times: late ones have read more in a causal model."""
+    weight = torch.arange(1, x.size(1) + 1, device=x.device, dtype=x.dtype).expand(x.shape[:2])
+    weight = (weight if real is None else weight * real).unsqueeze(-1)  # (B, T, 1)
+    return (x * weight).sum(1) / weight.sum(1).clamp(min=1.0)
+
+
+@POOLS.register("root_mean")
+def root_mean_token(x: Tensor, real: Tensor | None = None) -> Tensor:
+    """The sum of the real tokens over the root of their number."""
+    weight = x.new_ones(x.shape[:2]) if real is None else real.to(x.dtype)
+    return (x * weight.unsqueeze(-1)).sum(1) / weight.sum(1, keepdim=True).clamp(min=1.0).sqrt()
+
+
+@POOLS.register("first_two")
+def first_two_tokens(x: Tensor, real: Tensor | None = None) -> Tensor:  # noqa: ARG001 - both are always real
+    """The vectors of the class token and of the token after it, side by side: (B, 2 D)."""
+    return x[:, :2].flatten(1)
+
+
+VECTORS = {"first_two": 2}  # that a pool puts side by side; all others give one
 
 
 class ClassToken(nn.Module):

@@ -75,7 +75,7 @@ class Tag(TextLabelTask[TagModel, Tagged]):
         encoder = (
             WordEncoder(model, sizes.vocabulary, sizes.pad)
             if model.features
-            else TextEncoder(model, sizes.vocabulary, sizes.pad, model.ngrams)
+            else TextEncoder(model, sizes.vocabulary, sizes.pad, model.ngrams, model.causal)
         )
         return TaggerNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, encoder)
 

@@ -38,7 +38,7 @@ from clearhead.tasks.base.images import (
     sizes_of,
 )
 from clearhead.tasks.base.labels import Classification, LabelTask, classifications, known_labels, numbered
-from clearhead.tasks.base.losses import class_loss
+from clearhead.tasks.base.losses import class_loss, label_loss
 from clearhead.tasks.base.predictor import BATCH, Vectors
 from clearhead.tasks.base.recipe import MUON, Budget, DataFacts, Recipe, shape
 from clearhead.tasks.base.task import Batch, Examples, Workspace, device_of, read_dataset
@@ -56,6 +56,7 @@ class VisionModel(PooledPatchConfig):
     """A classifier of images."""
 
     pool: PoolName = Field("class", description="which vector speaks for the image")
+    several: bool = Field(False, description="each label has a probability of its own: an image may have several")
 
 
 class Vision(LabelTask[VisionModel]):
@@ -137,7 +138,8 @@ class Vision(LabelTask[VisionModel]):
         return {**batch, "images": augment(images, data.augment) if data.augment else images}
 
     def loss(self, model: Any, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        return class_loss(model(batch["images"]), batch["labels"], smoothing=smoothing)
+        loss = label_loss if self.config.model.several else class_loss
+        return loss(model(batch["images"]), batch["labels"], smoothing=smoothing)
 
     def validation(self) -> Iterator[Batch]:
         for first in self.share.mine(range(0, len(self.held_out_images), 256)):
@@ -202,7 +204,8 @@ class ImageClassifier(ImagePredictor, task=Vision):
         found: list[Classification] = []
         for first in range(0, len(images), BATCH):
             logits = self.network(normalise(images[first : first + BATCH]))
-            found += classifications(logits.softmax(-1), self.meta.labels)
+            probabilities = logits.sigmoid() if self.config.model.several else logits.softmax(-1)
+            found += classifications(probabilities, self.meta.labels)
         return found if isinstance(item, list) else found[0]
 
     def prepare(self, item: ImageLike) -> PreparedInput:

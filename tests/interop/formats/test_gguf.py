@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as Library
 from clearhead.errors import RunError
 from clearhead.interop.checkpoint import format_of, read_checkpoint
 from clearhead.interop.formats.base.gguf_file import GgufFile, block_size
+from clearhead.interop.importing import prepare_import
 
 gguf = optional("gguf")
 transformers = optional("transformers")
@@ -83,8 +84,9 @@ def write(
     model: Any,
     kinds: dict[str, str] | None = None,
     buffers: dict[str, np.ndarray] | None = None,
+    metadata: dict[str, int | float | str] | None = None,
 ) -> None:
-    """A GGUF file of a model, by the package's own table of names."""
+    """A GGUF file of a model, by the package's own table of names; `metadata` of its architecture."""
     config = model.config
     layers = config.num_hidden_layers
     writer = gguf.GGUFWriter(path, arch)
@@ -106,6 +108,9 @@ def write(
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
+    for name, value in (metadata or {}).items():
+        add[type(value)](name if name.startswith("tokenizer.") else f"{arch}.{name}", value)
     for name, buffer in (buffers or {}).items():
         writer.add_tensor(name, buffer)
     table = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], layers)
@@ -173,6 +178,70 @@ def test_llama3_scaling_is_found_in_the_frequencies(tmp_path: Path, to_transform
     assert list(found.skipped) == ["rope_freqs.weight"]
     again = to_transformers(found)
     torch.testing.assert_close(again.model.rotary_emb.inv_freq, model.model.rotary_emb.inv_freq, rtol=1e-6, atol=0)
+
+
+def hidden(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return model(IDS, output_hidden_states=True).hidden_states[-1]
+
+
+YARN = {"rope_type": "yarn", "rope_theta": 777.0, "factor": 4.0, "original_max_position_embeddings": 16}
+
+
+@pytest.mark.parametrize(
+    ("rope", "metadata"),
+    [
+        ({"rope_type": "linear", "factor": 2.5}, {"rope.scaling.type": "linear", "rope.scaling.factor": 2.5}),
+        ({"rope_type": "linear", "factor": 2.5}, {"rope.scaling.factor": 2.5}),
+        ({"rope_type": "linear", "factor": 2.5}, {"rope.scale_linear": 2.5}),
+        ({"rope_type": "default"}, {"rope.scaling.type": "none", "rope.scaling.factor": 2.5}),
+        (
+            YARN | {"beta_fast": 16.0, "beta_slow": 2.0, "attention_factor": 1.3},
+            {
+                "rope.scaling.type": "yarn",
+                "rope.scaling.factor": 4.0,
+                "rope.scaling.original_context_length": 16,
+                "rope.scaling.yarn_beta_fast": 16.0,
+                "rope.scaling.yarn_beta_slow": 2.0,
+                "rope.scaling.attn_factor": 1.3 / (0.1 * np.log(4.0).item() + 1.0),
+            },
+        ),
+    ],
+)
+def test_scaling_is_read_under_each_of_its_names(
+    rope: dict[str, Any], metadata: dict[str, Any], tmp_path: Path, to_transformers: Any
+) -> None:
+    model = make("llama", rope_parameters={"rope_theta": 777.0, **rope}, max_position_embeddings=64)
+    write(tmp_path / "m.gguf", "llama", model, metadata=metadata)
+    again = to_transformers(read_checkpoint(tmp_path / "m.gguf"))
+    torch.testing.assert_close(hidden(again), hidden(model), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("names", [("rope_freqs",), ("rope_factors_long", "rope_factors_short")])
+def test_any_divisors_of_the_frequencies_are_followed(
+    names: tuple[str, ...], tmp_path: Path, to_transformers: Any
+) -> None:
+    divisors = [1.0, 1.5, 1.75, 2.0, 3.5]
+    scaling = {"rope_type": "longrope", "rope_theta": 777.0, "attention_factor": 1.0 if len(names) == 1 else 1.25}
+    scaling |= {"short_factor": divisors, "long_factor": divisors, "original_max_position_embeddings": 32}
+    model = make("llama", rope_parameters=scaling, max_position_embeddings=64)
+    buffers = {f"{name}.weight": np.array(divisors, np.float32) for name in names}
+    metadata = {"rope.scaling.original_context_length": 32, "rope.scaling.attn_factor": 1.25}
+    write(tmp_path / "m.gguf", "llama", model, buffers=buffers, metadata=metadata)
+    again = to_transformers(read_checkpoint(tmp_path / "m.gguf"))
+    torch.testing.assert_close(hidden(again), hidden(model), rtol=0, atol=1e-5)
+
+
+def test_a_part_that_is_rotated_is_not_lost(tmp_path: Path) -> None:
+    write(tmp_path / "m.gguf", "llama", make("llama"), metadata={"rope.dimension_count": 4})
+    with pytest.raises(RunError, match=r"partial_rotary_factor=0\.4, which Clearhead cannot import"):
+        prepare_import(tmp_path / "m.gguf")
+
+
+def test_the_end_of_a_turn_ends_a_text_too(tmp_path: Path) -> None:
+    ids = {"tokenizer.ggml.eos_token_id": 3, "tokenizer.ggml.eot_token_id": 7}
+    write(tmp_path / "m.gguf", "llama", make("llama"), metadata=ids)
+    assert read_checkpoint(tmp_path / "m.gguf").config["eos_token_id"] == [3, 7]
 
 
 # --- types ---

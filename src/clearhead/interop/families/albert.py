@@ -27,6 +27,7 @@ class Albert(Bert):
 
     prefix = "albert"
     masked_lm_part = "predictions."
+    decoder = "predictions.decoder"
     blocks = ONE
 
     def model(self, settings: ForeignConfig) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from clearhead.interop.families.marian import Marian
 from clearhead.interop.family import FAMILIES, ForeignConfig
@@ -15,7 +15,7 @@ FIRST = 2  # number of the first position
 class Bart(Marian):
     """Encoder-decoder models with the parts of BART."""
 
-    buffers = {name: why for name, why in Marian.buffers.items() if "positions" not in name}
+    buffers: ClassVar[dict[str, str]] = {}
 
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         own = {"positions": "learned", "embedding_norm": True, "source_input": "tokens"}

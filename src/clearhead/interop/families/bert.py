@@ -49,6 +49,7 @@ class Bert(Family):
     }
     blocks: ClassVar[str] = "encoder.layer"
     masked_lm_part: ClassVar[str] = "cls.predictions."  # of the names of what only a masked language model has
+    decoder: ClassVar[str] = "cls.predictions.decoder"  # a masked language model's output, if not its embedding
     heads: ClassVar[tuple[str, ...]] = (
         *("Model", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"),
     )
@@ -94,11 +95,29 @@ class Bert(Family):
         return self._masked(settings, table, skipped)
 
     def _masked(self, settings: ForeignConfig, table: Table, skipped: dict[str, str], activation: str = "") -> Plan:
-        settings.require("tie_word_embeddings", True)
+        tied = (
+            bool(settings.get("tie_word_embeddings", True))
+            or f"{self.decoder}.weight" not in settings.checkpoint.tensors
+        )
         activation = activation or settings.activation("hidden_act", "gelu")
-        model = {"output_transform": activation, "output_bias": True, "tied": True}
+        model = {"output_transform": activation, "output_bias": True, "tied": tied}
+        if not tied:
+            table, skipped = self._untied(settings, table, skipped)
         longest = {"length": self.longest(settings)}
         return self._plan(settings, "masked_lm", "", table, {**model, **longest}, skipped)
+
+    def _untied(
+        self, settings: ForeignConfig, table: Table, skipped: dict[str, str]
+    ) -> tuple[dict[str, str | Into], dict[str, str]]:
+        """The table of a head whose output has a matrix of its own, and perhaps a bias of its own beside the head's."""
+        rows = {name: place for name, place in table.items() if place != "output.linear.bias"}
+        biases = [name for name, place in table.items() if place == "output.linear.bias"]
+        unused = {name: why for name, why in skipped.items() if not name.startswith(self.decoder)}
+        if f"{self.decoder}.bias" in settings.checkpoint.tensors:
+            others = [name for name in biases if name != f"{self.decoder}.bias"]
+            unused |= dict.fromkeys(others, "the output has a bias of its own")
+            return {**rows, self.decoder: "output.linear"}, unused
+        return {**table, f"{self.decoder}.weight": "output.linear.weight"}, unused
 
     def classifier(self, settings: ForeignConfig) -> Plan:
         """BERT's pooler, then a linear map of the class token."""

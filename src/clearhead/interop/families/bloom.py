@@ -21,7 +21,7 @@ class Bloom(Family):
         settings.check_decoder()
         settings.require("apply_residual_connection_post_layernorm", False)
         heads, longest = settings.size("n_head", "num_attention_heads"), settings.get("seq_length", LENGTH)
-        tied = bool(settings.get("tie_word_embeddings", True)) or "lm_head.weight" not in checkpoint.tensors
+        tied = settings.tied("lm_head.weight", "word_embeddings.weight", True)
         model = {
             "dim": settings.size("hidden_size", "n_embed"),
             "heads": heads,

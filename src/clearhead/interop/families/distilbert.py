@@ -26,6 +26,7 @@ class DistilBert(Bert):
 
     prefix = "distilbert"
     masked_lm_part = "vocab_transform."
+    decoder = "vocab_projector"
     blocks = "transformer.layer"
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 

@@ -18,6 +18,7 @@ class Electra(Bert):
 
     prefix = "electra"
     masked_lm_part = "generator_predictions."
+    decoder = "generator_lm_head"
 
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         return {**super().model(settings), "embedding_dim": settings.size("embedding_size")}

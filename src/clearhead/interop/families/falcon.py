@@ -31,7 +31,7 @@ class Falcon(Family):
         dim, heads = settings.size("hidden_size", "n_embed"), settings.size("num_attention_heads", "n_head")
         longest = settings.get("max_position_embeddings", LENGTH)
         biased = bool(settings.get("bias", False))
-        tied = bool(settings.get("tie_word_embeddings", True)) or "lm_head.weight" not in checkpoint.tensors
+        tied = settings.tied("lm_head.weight", "word_embeddings.weight", True)
         model: dict[str, Any] = {
             "dim": dim,
             "heads": heads,

@@ -13,6 +13,8 @@ from clearhead.interop.table import PLUS_ONE, Into, into
 class Gemma(Llama):
     """Decoder-only models with the parts of Gemma."""
 
+    usually_tied = True
+
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         settings.require("use_bidirectional_attention", False)
         settings.require("hidden_act", "gelu_pytorch_tanh", "gelu")  # the first files say gelu, and mean it by tanh
@@ -24,9 +26,6 @@ class Gemma(Llama):
             "feed_forward": "geglu_tanh",
             "embedding_scale": settings.size("hidden_size") ** 0.5,
         }
-
-    def tied(self, settings: ForeignConfig) -> bool:
-        return bool(settings.get("tie_word_embeddings", True)) or super().tied(settings)
 
     def block(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {

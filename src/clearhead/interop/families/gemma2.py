@@ -25,8 +25,10 @@ class Gemma2(Gemma3):
             "score_cap": values.get("attn_logit_softcapping", 50.0),
             "output_cap": values.get("final_logit_softcapping", 30.0),
             **rotary_settings(settings, settings.get("head_dim", 256)),
-            "local_base": None,
         }
+
+    def local_base(self, settings: ForeignConfig, head_dim: int) -> float | None:
+        return None
 
     def block(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {name: place for name, place in super().block(settings).items() if "_norm" not in name}

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from clearhead.interop.families.llama import ATTENTION, GATED_FEED_FORWARD, Llama
-from clearhead.interop.family import FAMILIES, GATED, ForeignConfig
-from clearhead.interop.rope import rotary_settings
+from clearhead.interop.family import FAMILIES, ForeignConfig
+from clearhead.interop.rope import local_base, rotary_settings
 from clearhead.interop.table import PLUS_ONE, Into, into, within
 
 NORMS = {
@@ -26,13 +26,13 @@ NORMS = {
 class Gemma3(Llama):
     """Decoder-only models with the parts of Gemma 3."""
 
+    usually_tied = True
     pattern: ClassVar[int] = 6  # every sixth block sees everything
 
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         settings.require("use_bidirectional_attention", False)
         head_dim, window = settings.get("head_dim", 256), settings.get("sliding_window", 4096)
         base = settings.get("rope_theta", 1_000_000.0)
-        local = rotary_settings(settings, head_dim, "sliding_attention", settings.get("rope_local_base_freq", 10_000.0))
         windows = tuple(window if kind == "sliding_attention" else None for kind in self._kinds(settings))
         return {
             **super().model(settings),
@@ -40,18 +40,18 @@ class Gemma3(Llama):
             "value_dim": head_dim,
             "placement": "around",
             "head_norm": "rms",
-            "feed_forward": GATED[settings.activation("hidden_activation", "gelu_pytorch_tanh")],
+            "feed_forward": settings.gated("hidden_activation", "gelu_pytorch_tanh"),
             "embedding_scale": settings.size("hidden_size") ** 0.5,
             "attention_scale": settings.get("query_pre_attn_scalar", 256) ** -0.5,
-            "score_cap": settings.get("attn_logit_softcapping"),
             "output_cap": settings.get("final_logit_softcapping"),
             **rotary_settings(settings, head_dim, "full_attention", base),
             "layer_windows": windows,
-            "local_base": local["position_base"],
+            "local_base": self.local_base(settings, head_dim),
         }
 
-    def tied(self, settings: ForeignConfig) -> bool:
-        return bool(settings.get("tie_word_embeddings", True)) or super().tied(settings)
+    def local_base(self, settings: ForeignConfig, head_dim: int) -> float | None:
+        """The rotary base of blocks with a window, where it is another one."""
+        return local_base(settings, head_dim, settings.get("rope_local_base_freq", 10_000.0))
 
     def block(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {
@@ -67,5 +67,4 @@ class Gemma3(Llama):
         """Whether each block has a window."""
         layers, pattern = settings.size("num_hidden_layers"), settings.get("sliding_window_pattern", self.pattern)
         usual = ["full_attention" if (layer + 1) % pattern == 0 else "sliding_attention" for layer in range(layers)]
-        kinds: list[str] = settings.get("layer_types", usual)
-        return kinds
+        return settings.layer_kinds(usual)

@@ -40,7 +40,7 @@ class GptNeox(Family):
         settings.check_decoder()
         dim, heads = settings.size("hidden_size"), settings.size("num_attention_heads")
         longest = settings.size("max_position_embeddings")
-        tied = bool(settings.get("tie_word_embeddings", False)) or "embed_out.weight" not in checkpoint.tensors
+        tied = settings.tied("embed_out.weight", "embed_in.weight", False)
         model = {
             "dim": dim,
             "heads": heads,

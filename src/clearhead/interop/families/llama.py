@@ -5,10 +5,10 @@ Mistral, Qwen and Phi-3 are variations of it: their files change some of its set
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from clearhead.interop.checkpoint import Checkpoint
-from clearhead.interop.family import FAMILIES, GATED, Family, ForeignConfig, Plan, decoder_plan
+from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan, decoder_plan
 from clearhead.interop.rope import reach, rotary_settings
 from clearhead.interop.table import Into, within
 
@@ -27,6 +27,8 @@ class Llama(Family):
     """Decoder-only models with the parts of Llama."""
 
     prefix = "model"
+    usually_tied: ClassVar[bool] = False  # where config.json does not say
+    rotates_partly: ClassVar[bool] = False  # whether the family knows heads of which only a part is rotated
     buffers = {"*rotary_emb.inv_freq": "rotary angles are computed"}
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
@@ -48,6 +50,9 @@ class Llama(Family):
         heads, dim = settings.size("num_attention_heads"), settings.size("hidden_size")
         head_dim = settings.get("head_dim") or dim // heads
         longest = reach(settings)
+        rotary = rotary_settings(settings, head_dim)
+        if rotary["rotary_dim"] is not None and not self.rotates_partly:  # some programs rotate all, and some a part
+            raise settings.refuse("partial_rotary_factor", head_dim and rotary["rotary_dim"] / head_dim)
         return {
             "dim": dim,
             "heads": heads,
@@ -59,7 +64,7 @@ class Llama(Family):
             "norm": "rms",
             "norm_eps": settings.get("rms_norm_eps", 1e-6),
             "placement": "before",
-            "feed_forward": GATED[settings.activation("hidden_act", "silu")],
+            "feed_forward": settings.gated("hidden_act", "silu"),
             "bias": bool(settings.get("mlp_bias", False)),
             "attention_bias": "all" if settings.get("attention_bias", False) else "neither",
             "dropout": 0.0,
@@ -67,12 +72,12 @@ class Llama(Family):
             "tied": self.tied(settings),
             "max_length": longest,
             "length": longest,
-            **rotary_settings(settings, head_dim),
+            **rotary,
         }
 
     def tied(self, settings: ForeignConfig) -> bool:
         """Whether the output is the embedding; a model without a head has no other."""
-        return bool(settings.get("tie_word_embeddings", False)) or "lm_head.weight" not in settings.checkpoint.tensors
+        return settings.tied("lm_head.weight", "embed_tokens.weight", self.usually_tied)
 
     def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where each tensor goes."""

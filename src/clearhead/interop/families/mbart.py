@@ -11,3 +11,4 @@ class Mbart(Bart):
     """Encoder-decoder models with the parts of mBART."""
 
     placement = "before"
+    starts = ("bos_token_id", "eos_token_id")

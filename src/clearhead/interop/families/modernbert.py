@@ -10,8 +10,8 @@ from typing import Any
 
 from clearhead.interop.families.bert import Bert
 from clearhead.interop.families.gpt2 import QKV
-from clearhead.interop.family import FAMILIES, GATED, ForeignConfig, Plan
-from clearhead.interop.rope import rotary_settings
+from clearhead.interop.family import FAMILIES, ForeignConfig, Plan
+from clearhead.interop.rope import local_base, rotary_settings
 from clearhead.interop.table import Into, Table, into, within
 
 BLOCK: dict[str, str | Into] = {
@@ -31,15 +31,16 @@ class ModernBert(Bert):
 
     prefix = "model"
     masked_lm_part = "decoder."
+    decoder = "decoder"
     blocks = "layers"
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
     def masked_lm(self, settings: ForeignConfig) -> Plan:
-        settings.require("tie_word_embeddings", True)
+        tied = bool(settings.get("tie_word_embeddings", True)) or "decoder.weight" not in settings.checkpoint.tensors
         biased = bool(settings.get("decoder_bias", True))
-        model = {**self._dense(settings), "output_bias": biased, "tied": True, "length": self.longest(settings)}
-        table = {**HEAD, "decoder.bias": "output.linear.bias"}
-        skipped = {"decoder.weight": "the output is the embedding"}
+        model = {**self._dense(settings), "output_bias": biased, "tied": tied, "length": self.longest(settings)}
+        table = {**HEAD, "decoder.bias" if tied else "decoder": "output.linear.bias" if tied else "output.linear"}
+        skipped = {"decoder.weight": "the output is the embedding"} if tied else {}
         return self._plan(settings, "masked_lm", "", table, model, skipped)
 
     def classifier(self, settings: ForeignConfig) -> Plan:
@@ -80,7 +81,7 @@ class ModernBert(Bert):
         )
         every, reach = settings.get("global_attn_every_n_layers", 3), settings.get("local_attention", 128) // 2
         usual = ["sliding_attention" if layer % every else "full_attention" for layer in range(layers)]
-        kinds = settings.get("layer_types", usual)
+        kinds = settings.layer_kinds(usual)
         base, local = settings.get("global_rope_theta", 160_000.0), settings.get("local_rope_theta", 10_000.0)
         return {
             "dim": dim,
@@ -91,7 +92,7 @@ class ModernBert(Bert):
             "norm_eps": settings.get("norm_eps", 1e-5),
             "placement": "before",
             "first_norm": False,
-            "feed_forward": GATED[settings.activation("hidden_activation", "gelu")],
+            "feed_forward": settings.gated("hidden_activation", "gelu"),
             "bias": bool(settings.get("mlp_bias", False)),
             "attention_bias": "all" if settings.get("attention_bias", False) else "neither",
             "max_length": self.longest(settings),
@@ -100,5 +101,5 @@ class ModernBert(Bert):
             "embedding_norm": True,
             **rotary_settings(settings, dim // heads, "full_attention", base),
             "layer_windows": tuple(reach + 1 if kind == "sliding_attention" else None for kind in kinds),
-            "local_base": rotary_settings(settings, dim // heads, "sliding_attention", local)["position_base"],
+            "local_base": local_base(settings, dim // heads, local),
         }

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import torch
+
 from clearhead.interop.checkpoint import Checkpoint
 from clearhead.interop.families.bart import FIRST
 from clearhead.interop.families.marian import ENCODER
-from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan, decoder_plan
-from clearhead.interop.table import Into, into, within, without_rows
+from clearhead.interop.family import FAMILIES, LABELLERS, Family, ForeignConfig, Plan, decoder_plan
+from clearhead.interop.table import Change, Into, into, within, without_rows
+
+OUTPUT = {"lm_head.weight": "the output is the embedding"}
+PROJECTIONS = {f"decoder.project_{way}.weight": "it is multiplied into the token vectors" for way in ("in", "out")}
 
 
 @FAMILIES.register("opt")
@@ -19,12 +24,12 @@ class Opt(Family):
         settings = ForeignConfig(checkpoint)
         settings.check_decoder()
         dim, longest = settings.size("hidden_size"), settings.size("max_position_embeddings")
-        settings.require("word_embed_proj_dim", dim)
-        settings.require("enable_bias", True)
-        settings.require("layer_norm_elementwise_affine", True)
-        settings.require("_remove_final_layer_norm", False)
-        tied = bool(settings.get("tie_word_embeddings", True)) or "lm_head.weight" not in checkpoint.tensors
         before = bool(settings.get("do_layer_norm_before", True))
+        settings.require("_remove_final_layer_norm", False, *(() if before else (True,)))
+        tied = settings.tied("lm_head.weight", "embed_tokens.weight", True)
+        narrow = settings.get("word_embed_proj_dim", dim) != dim
+        if narrow and (settings.head in LABELLERS or settings.get("sentence_embedding") or not tied):
+            raise settings.refuse("word_embed_proj_dim")
         model = {
             "dim": dim,
             "heads": settings.size("num_attention_heads"),
@@ -38,11 +43,12 @@ class Opt(Family):
             "max_length": longest,
             "length": longest,
             "dropout": settings.get("dropout", 0.1),
+            "bias": bool(settings.get("enable_bias", True)),
             "embedding_scale": 1.0,
-            "tied": tied,
+            "tied": tied and not narrow,
         }
         ends: dict[str, str | Into] = {
-            "embed_tokens": "tokens.tokens.table",
+            "embed_tokens": widened(settings) if narrow else "tokens.tokens.table",
             "embed_positions": into("tokens.positions.table", change=without_rows(FIRST)),
             **({"final_layer_norm": "stack.norm"} if before else {}),
         }
@@ -54,7 +60,31 @@ class Opt(Family):
             table={**within("decoder.", "", body), **output},
             blocks={"decoder": ("decoder.layers",)},
             data={"max_length": longest},
-            skipped={"lm_head.weight": "the output is the embedding"} if tied else {},
+            skipped={**OUTPUT, **PROJECTIONS} if tied else {},
+            ones=() if settings.get("layer_norm_elementwise_affine", True) else self.norms(settings, before),
             vocabulary="tokens.tokens.table.weight",
         )
         return decoder_plan(settings, language_model)
+
+    def norms(self, settings: ForeignConfig, before: bool) -> tuple[str, ...]:
+        """The names of all norms, in a model that learns none of them."""
+        layers = range(settings.size("num_hidden_layers"))
+        inside = [f"stack.blocks.{layer}.residual{part}.norm" for layer in layers for part in (1, 2)]
+        return (*inside, *(["stack.norm"] if before else []))
+
+
+def widened(settings: ForeignConfig) -> Into:
+    """Token vectors (V, W) that are narrower than the blocks -> what the blocks read, and what their output meets.
+
+    One matrix widens them, and another narrows the output: both are multiplied into the vectors.
+    """
+    tensors = settings.checkpoint.tensors
+    wide, narrow = (
+        next(tensors[name].float() for name in (f"model.decoder.{part}", f"decoder.{part}") if name in tensors)
+        for part in ("project_in.weight", "project_out.weight")
+    )  # (D, W), (W, D)
+    change = Change(
+        lambda x: torch.cat((x.float() @ wide.t(), x.float() @ narrow)),
+        lambda x: x.chunk(2)[0] @ torch.linalg.pinv(wide.t()),
+    )
+    return into("tokens.tokens.table", "output.linear", change=change)

@@ -17,14 +17,16 @@ BOTH_NORMS = into("residual1.norm", "residual2.norm", change=TWICE)  # attention
 class Phi(Llama):
     """Decoder-only models with the parts of Phi."""
 
+    rotates_partly = True
+
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
-        settings.require("qk_layernorm", False)
         head_dim = settings.size("hidden_size") // settings.size("num_attention_heads")
         return {
             **super().model(settings),
             "norm": "layer",
             "norm_eps": settings.get("layer_norm_eps", 1e-5),
             "parallel": True,
+            "head_norm": "layer" if settings.get("qk_layernorm", False) else None,
             "feed_forward": settings.activation("hidden_act", "gelu_new"),
             "bias": True,
             "attention_bias": "all",
@@ -36,6 +38,8 @@ class Phi(Llama):
     def block(self, settings: ForeignConfig) -> dict[str, str | Into]:
         return {
             **within("self_attn.", "self_attention.", ATTENTION),
+            "self_attn.q_layernorm": "self_attention.query_norm",
+            "self_attn.k_layernorm": "self_attention.key_norm",
             "mlp.fc1": "feed_forward.inner",
             "mlp.fc2": "feed_forward.outer",
             "input_layernorm": BOTH_NORMS,
@@ -43,4 +47,4 @@ class Phi(Llama):
 
     def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         found = {name: place for name, place in super().table(settings).items() if name != "norm"}
-        return {**found, "final_layernorm": "stack.norm"}
+        return {**found, "final_layernorm": "stack.norm", "lm_head.bias": "output.linear.bias"}

@@ -14,6 +14,8 @@ from clearhead.interop.table import Into, into
 class Phi3(Llama):
     """Llama with joined matrices."""
 
+    rotates_partly = True
+
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         return {**super().model(settings), "window": settings.get("sliding_window")}
 

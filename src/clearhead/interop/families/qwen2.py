@@ -13,10 +13,8 @@ def windows(settings: ForeignConfig) -> tuple[int | None, ...] | None:
     layers, window = settings.size("num_hidden_layers"), settings.get("sliding_window")
     if window is None or not settings.get("use_sliding_window", True):
         return None
-    kinds = settings.get("layer_types")
-    if kinds is None:
-        first = settings.get("max_window_layers", layers)
-        kinds = ["sliding_attention" if layer >= first else "full_attention" for layer in range(layers)]
+    first = settings.get("max_window_layers", layers)
+    kinds = settings.layer_kinds(["sliding_attention" if each >= first else "full_attention" for each in range(layers)])
     found = tuple(window if kind == "sliding_attention" else None for kind in kinds)
     return found if any(found) else None
 

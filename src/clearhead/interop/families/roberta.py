@@ -13,6 +13,7 @@ class Roberta(Bert):
 
     prefix = "roberta"
     masked_lm_part = "lm_head."
+    decoder = "lm_head.decoder"
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
     def longest(self, settings: ForeignConfig) -> int:

@@ -15,6 +15,8 @@ from clearhead.interop.table import Into
 class StableLm(Llama):
     """Decoder-only models with the parts of StableLM."""
 
+    rotates_partly = True
+
     def model(self, settings: ForeignConfig) -> dict[str, Any]:
         settings.require("qk_layernorm", False)
         head_dim = settings.size("hidden_size") // settings.size("num_attention_heads")

@@ -110,7 +110,7 @@ class T5(Family):
         """`relu`, or `gated-gelu`, which is the approximation by tanh."""
         gated, _, name = settings.get("feed_forward_proj", self.usual_feed_forward).rpartition("-")
         name = "gelu_new" if gated and name == "gelu" else name
-        if name not in ACTIVATIONS or gated not in ("", "gated"):
+        if name not in ACTIVATIONS or gated not in ("", "gated") or (gated and ACTIVATIONS[name] not in GATED):
             raise settings.refuse("feed_forward_proj")
         return GATED[ACTIVATIONS[name]] if gated else ACTIVATIONS[name]
 

@@ -43,6 +43,7 @@ class Vit(Family):
 
     prefix = "vit"
     buffers = {"embeddings.mask_token": "nothing is masked", "pooler.*": "the class token is read without it"}
+    heads: ClassVar[tuple[str, ...]] = ("ForImageClassification",)
     extra_tokens: ClassVar[int] = 0  # between the class token and the patches
     usual_mean: ClassVar[tuple[float, ...]] = (0.5, 0.5, 0.5)
     usual_deviation: ClassVar[tuple[float, ...]] = (0.5, 0.5, 0.5)
@@ -50,8 +51,8 @@ class Vit(Family):
 
     def plan(self, checkpoint: Checkpoint) -> Plan:
         settings = ForeignConfig(checkpoint)
-        if settings.head != "ForImageClassification":
-            raise settings.wrong_head("ForImageClassification")
+        if settings.head not in self.heads:
+            raise settings.wrong_head(*self.heads)
         size, patch = settings.size("image_size"), settings.size("patch_size")
         channels = settings.get("num_channels", 3)
         model = {
@@ -67,8 +68,9 @@ class Vit(Family):
             "positions": "learned",
             "dropout": settings.get("hidden_dropout_prob", 0.0),
             "patch": patch,
-            "pool": "class",
+            "pool": self.pool(settings),
             "extra_tokens": self.extra_tokens,
+            "several": settings.several,
         }
         return Plan(
             task="vision",
@@ -85,7 +87,7 @@ class Vit(Family):
         mean, deviation = self.pixels(settings)
         shift = [(0.5 - m) / d for m, d in zip(mean, deviation, strict=True)]
         matrix = patch_matrix(settings.size("patch_size"), [1 / (2 * d) for d in deviation])
-        weight = _stored(settings, "embeddings.patch_embeddings.projection.weight", self.prefix)
+        weight = stored(settings, "embeddings.patch_embeddings.projection.weight", self.prefix)
         return {
             **within("encoder.layer.*.", "encoder.stack.blocks.*.", {**OLD, **NORMS}),
             **within("layers.*.", "encoder.stack.blocks.*.", {**NEW, **NORMS}),
@@ -98,6 +100,10 @@ class Vit(Family):
             "layernorm": "encoder.stack.norm",
             "classifier": "output.linear",
         }
+
+    def pool(self, settings: ForeignConfig) -> str:
+        """Which vector the classes are read from."""
+        return "class"
 
     def scaling(self, settings: ForeignConfig, size: int) -> dict[str, Any]:
         """How preprocessor_config.json brings images to this size."""
@@ -119,10 +125,16 @@ class Vit(Family):
         """Mean and deviation of the pixels from 0 to 1 that the model was trained with, of each channel."""
         given: dict[str, Any] = settings.get("preprocessor_config", {})
         channels = settings.get("num_channels", 3)
+        unit = round(255 * given.get("rescale_factor", 1 / 255), 9) if given.get("do_rescale", True) else 255.0
         if given.get("do_normalize") is False:
-            return [0.0] * channels, [1.0] * channels
-        mean, deviation = given.get("image_mean", self.usual_mean), given.get("image_std", self.usual_deviation)
-        return [float(x) for x in mean][:channels], [float(x) for x in deviation][:channels]
+            return [0.0] * channels, [1.0 / unit] * channels
+        found = []
+        for values in (given.get("image_mean", self.usual_mean), given.get("image_std", self.usual_deviation)):
+            numbers = [float(x) / unit for x in (values if isinstance(values, (list, tuple)) else [values])]
+            if len(numbers) < channels and len(set(numbers)) > 1:
+                raise settings.refuse("num_channels")
+            found.append((numbers + numbers[:1] * channels)[:channels])
+        return found[0], found[1]
 
     def reference_inputs(self, checkpoint: Checkpoint, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
         mean, deviation = (torch.tensor(each).view(-1, 1, 1) for each in self.pixels(ForeignConfig(checkpoint)))
@@ -151,6 +163,7 @@ def shifted(weight: Tensor | None, shift: list[float]) -> Change:
     return Change(lambda x: x.float() + added, lambda x: x.float() - added)
 
 
-def _stored(settings: ForeignConfig, name: str, prefix: str) -> Tensor | None:
+def stored(settings: ForeignConfig, name: str, prefix: str) -> Tensor | None:
+    """A tensor of the file, with the prefix of the body or without."""
     tensors = settings.checkpoint.tensors
     return next((tensors[each] for each in (name, f"{prefix}.{name}") if each in tensors), None)

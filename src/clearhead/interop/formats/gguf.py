@@ -115,6 +115,9 @@ class Model:
         for ours, theirs in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
             index = self.file.metadata.get(f"tokenizer.ggml.{theirs}_token_id")
             known[f"{ours}_token_id"] = None if index is None else int(index)  # never an architecture's default
+        turns = (self.file.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eot", "eom"))
+        if ends := [int(each) for each in turns if each is not None and int(each) != known["eos_token_id"]]:
+            known["eos_token_id"] = [each for each in (known["eos_token_id"], *ends) if each is not None]
         return known
 
     def rotary(self) -> dict[str, Any]:
@@ -122,17 +125,32 @@ class Model:
         if not self.get("rope.dimension_count") and self.get("rope.freq_base") is None:
             return {}
         settings: dict[str, Any] = {"rope_theta": self.number("rope.freq_base", 10000.0)}
-        kind, factor = self.get("rope.scaling.type", "none"), self.number("rope.scaling.factor", 1.0)
+        if (rotated := self.get("rope.dimension_count") or self.head_dim) != self.head_dim:
+            settings["partial_rotary_factor"] = rotated / self.head_dim
+        kind = self.get("rope.scaling.type", "linear")
+        factor = self.number("rope.scaling.factor", 0.0) or self.number("rope.scale_linear", 1.0)  # its name of 2023
         original = self.get("rope.scaling.original_context_length")
-        if self.has("rope_freqs.weight"):
+        if self.has("rope_factors_long.weight"):
+            settings["original_max_position_embeddings"] = self.size("rope.scaling.original_context_length")
+            settings["rope_scaling"] = {
+                "rope_type": "longrope",
+                "long_factor": self.file.read("rope_factors_long.weight").tolist(),
+                "short_factor": self.file.read("rope_factors_short.weight").tolist(),
+                "attention_factor": self.get("rope.scaling.attn_factor"),
+            }
+        elif self.has("rope_freqs.weight"):
             settings["rope_scaling"] = _llama3_scaling(self, settings["rope_theta"])
         elif kind == "linear" and factor != 1.0:
             settings["rope_scaling"] = {"rope_type": "linear", "factor": factor}
         elif kind == "yarn":
+            gain = self.get("rope.scaling.attn_factor")
             settings["rope_scaling"] = {
                 "rope_type": "yarn",
                 "factor": factor,
                 "original_max_position_embeddings": original,
+                "attention_factor": None if gain is None else gain * (0.1 * math.log(factor) + 1.0),
+                "beta_fast": self.get("rope.scaling.yarn_beta_fast"),
+                "beta_slow": self.get("rope.scaling.yarn_beta_slow"),
             }
         return settings
 
@@ -168,7 +186,8 @@ def _llama3_scaling(model: Model, base: float) -> dict[str, Any]:
                     "high_freq_factor": high,
                     "original_max_position_embeddings": int(original),
                 }
-    raise RunError(f"{model.file.path} scales its rotary frequencies in a way that Clearhead does not know")
+    listed = divisors.tolist()  # of settings that are not known, as they are
+    return {"rope_type": "longrope", "short_factor": listed, "long_factor": listed, "attention_factor": 1.0}
 
 
 # --- the architectures ---
@@ -355,22 +374,13 @@ def _gpt2(model: Model) -> dict[str, Any]:
 
 def _phi3(model: Model) -> dict[str, Any]:
     rotated = model.size("rope.dimension_count", model.head_dim)
-    sizes = {
+    return {
         "model_type": "phi3",
         "architectures": ["Phi3ForCausalLM"],
         **model.dense(),
         "sliding_window": model.get("attention.sliding_window") or None,
         "partial_rotary_factor": rotated / model.head_dim,
     }
-    if model.has("rope_factors_long.weight"):
-        original = model.size("rope.scaling.original_context_length")
-        sizes["original_max_position_embeddings"] = original
-        sizes["rope_scaling"] = {
-            "rope_type": "longrope",
-            "long_factor": model.file.read("rope_factors_long.weight").tolist(),
-            "short_factor": model.file.read("rope_factors_short.weight").tolist(),
-        }
-    return sizes
 
 
 def _bert(model: Model) -> dict[str, Any]:

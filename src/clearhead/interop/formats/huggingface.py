@@ -25,6 +25,7 @@ from clearhead.interop.tokenizer_files import read_tokenizer
 MAX_JSON = 1 << 26  # bytes of a JSON file that is read whole
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 POOLINGS = {"cls": "class", "mean": "mean", "lasttoken": "last", "max": "max"}  # of sentence-transformers -> ours
+POOLINGS |= {"weightedmean": "weighted_mean", "mean_sqrt_len": "root_mean", "mean_sqrt_len_tokens": "root_mean"}
 DENSE = "sentence_dense"  # of the names of its tensors
 DENSE_ACTIVATIONS = {"Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "SiLU": "silu"}
 
@@ -108,7 +109,19 @@ def _sentence_embedding(path: Path, body: Path) -> dict[str, Any]:
     values = read_json(settings) if settings.is_file() else {}
     usual = body / "tokenizer_config.json"
     longest = values.get("max_seq_length") or (read_json(usual) if usual.is_file() else {}).get("model_max_length")
-    return {**found, "max_length": longest, "lowercase": bool(values.get("do_lower_case", False))}
+    own = {"lowercase": bool(values.get("do_lower_case", False)), "prompt": _default_prompt(path)}
+    return {**found, "max_length": longest, **own}
+
+
+def _default_prompt(path: Path) -> str:
+    """What stands before every text, where nothing else is asked for."""
+    file = path / "config_sentence_transformers.json"
+    values = read_json(file) if file.is_file() else {}
+    prompt = (values.get("prompts") or {}).get(values.get("default_prompt_name")) or ""
+    pooled = [folder / "config.json" for kind, folder in _modules(path) if kind == "Pooling"]
+    if prompt and any(read_json(each).get("include_prompt", True) is False for each in pooled):
+        raise RunError(f"{pooled[0]} has include_prompt=False, which Clearhead cannot import")
+    return str(prompt)
 
 
 def _pooling(file: Path) -> str:

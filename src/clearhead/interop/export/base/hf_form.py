@@ -429,7 +429,7 @@ def _bert(model: Predictor) -> HfForm:
         "type_vocab_size": 2 if segments is None else len(segments.weight),
         "vocab_size": len(table),
         "pad_token_id": model.tokenizer.pad,
-        "tie_word_embeddings": head != "ForMaskedLM" or first.tokens.scale == 1,
+        "tie_word_embeddings": head != "ForMaskedLM" or _embedding(first.tokens, network.output.linear)[1],
     }
     return HfForm(config | _labels(model), tensors)
 
@@ -444,8 +444,8 @@ def _bert_head(head: str, network: Any, table: Tensor) -> Tensors:
         bias = table.new_zeros(len(table)) if output.linear.bias is None else output.linear.bias
         found = _linear("cls.predictions.transform.dense", output.transform.linear)
         found |= _norm("cls.predictions.transform.LayerNorm", output.transform.norm) | {"cls.predictions.bias": bias}
-        same = network.tokens.tokens.scale == 1
-        return found if same else found | _linear("cls.predictions.decoder", output.linear)
+        _, tied = _embedding(network.tokens.tokens, output.linear)
+        return found if tied else found | _linear("cls.predictions.decoder", output.linear)
     return {}
 
 
@@ -573,7 +573,7 @@ TARGETS = (
         ("vision",),
         {"norm": ("layer",), "feed_forward": PLAIN, "positions": SUMMED["positions"], "pool": ("class",), **BEFORE}
         | WHOLE_HEADS,
-        frozenset({"patch", "position_base"}),
+        frozenset({"patch", "position_base", "several"}),
         _vit,
     ),
 )
