@@ -31,7 +31,8 @@ export function mount(element, data, options = {}) {
       t("by {method}, on held-out examples · loss of the whole model {loss}",
         { method: t(data.method), loss: format(data.loss) }));
     const colours = view.palette();
-    const width = Math.max(260, roomIn(view.figure) / Math.min(count, roomIn(view.figure) > 900 ? 3 : 1) - 24);
+    const across = Math.min(count, roomIn(view.figure) > 900 ? 3 : 1);
+    const width = Math.max(260, (roomIn(view.figure) - 48 * (across - 1)) / across - 1);
     const table = ([kind, values]) => headTable({ name: NAMES[kind] ?? kind, values, most }, width, colours, {
       chosen: chosen.kind === kind ? chosen : null,
       onHover: (place) => say(kind, values, place),

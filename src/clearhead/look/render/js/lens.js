@@ -51,9 +51,10 @@ export function mount(element, data, options = {}) {
     const answers = data.layers[chosen.layer][chosen.token];
     const shares = answers.map(([answer, share], rank) => [visible(answer), share, rank === 0]);
     const place = placeOf(chosen.layer, data.tokens[chosen.token]);
-    view.figure.replaceChildren(h("div", { class: "ch-scroll" }, table),
-      amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share),
-      h("div", { class: "ch-detail" }, h("div", {}, partLabel(h("strong", {}, place)), shareList(shares))));
+    view.figure.replaceChildren(h("div", { class: "ch-one-beside" },
+      h("div", {}, h("div", { class: "ch-scroll" }, table),
+        amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share)),
+      h("div", {}, partLabel(h("strong", {}, place)), shareList(shares))));
     view.say(t("The final answer is in place {place} from layer {layer} on.",
       { place: chosen.token + 1, layer: settled(data, chosen.token) }));
   }
