@@ -12,7 +12,8 @@ import { headTable } from "./table.js";
 export const FORMAT = "clearhead-importance-1";
 
 const MEANING = {
-  gradient: t("How strongly the loss reacts when a head is turned down a little: deep blue heads matter most."),
+  gradient: t("How strongly the loss reacts when a head is turned down a little: the stronger the colour, " +
+    "the more the head matters."),
   ablation: t("How much the loss rises without the head: blue heads are needed, " +
     "the model is better off without red ones."),
 };

@@ -16,7 +16,7 @@ const SCORES = [["induction", t("What followed")], ["previous", t("The token bef
   t("The same token")]];
 const MEANING = {
   induction: t("Weight of each head from a token of the second half to the token that came after the same token the " +
-    "first time. A head that is deep blue here repeats what it has read: an induction head."),
+    "first time. A head that is strongly coloured here repeats what it has read: an induction head."),
   previous: t("Weight of each head from a token of the second half to the token just before. " +
     "An induction head in a later layer builds on such a head."),
   repeated: t("Weight of each head from a token of the second half to the same token, where it stood the first time."),
