@@ -74,7 +74,7 @@ export function mount(element, data, options = {}) {
   function drawLarge(colours = view.palette()) {
     const attended = data.attention[chosen.kind];
     const head = { ...attended, weights: attended.weights[chosen.layer][chosen.head] };
-    const width = Math.max(MIN_WIDTH, roomIn(large) / (both ? 2 : 1) - (both ? 24 : 0));
+    const width = Math.max(MIN_WIDTH, both ? roomIn(large) / 2 - 26 : roomIn(large)); // with a gap between them
     const shapes = both ? ["lines", "matrix"] : [chosen.shape];
     const drawOne = (shape) => (shape === "lines" ? drawLines(head, width) : drawMatrix(head, width, colours));
     const drawn = shapes.map((shape) => drawOne(shape).element);

@@ -87,9 +87,12 @@ function settled({ rank }, token) {
   return Math.max(0, layer - 1);
 }
 
+/** The requested cell where the data has it; at first the final answer of which the model was least sure. */
 function validChoice({ layers, tokens }, { layer, token }) {
   const inside = (value, count) => (value >= 0 && value < count ? value : count - 1);
-  return { layer: inside(layer, layers.length), token: inside(token, tokens.length) };
+  const sure = layers.at(-1).map(([[, share]]) => share);
+  const least = sure.indexOf(Math.min(...sure));
+  return { layer: inside(layer, layers.length), token: inside(token ?? least, tokens.length) };
 }
 
 export default widget(mount);

@@ -29,7 +29,7 @@ export function mount(element, data, options = {}) {
   const everyone = h("div", { class: "ch-everyone" });
   const attended = () => data.attention[chosen.kind];
   const shares = (layer = chosen.layer) => rowOf(tables(attended(), chosen.way, chosen.heads)[layer], chosen.query);
-  const saved = { json: () => data, picture: () => surface.element };
+  const saved = { json: () => data, picture: () => (data.image ? surface.element : view.figure) };
   const view = frame(element, { name: "patches", label: t("Where the model looks"), draw, ...saved }, options);
 
   function choose(part) {
