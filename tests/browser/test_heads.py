@@ -154,3 +154,21 @@ def test_it_is_quick_with_64_words_and_48_heads(show: Open) -> None:
     milliseconds = page.get_by_role("gridcell").evaluate_all(pick)
     assert len(milliseconds) == 10
     assert statistics.median(milliseconds) < 300  # 50 on a laptop; this machine may have other work
+
+
+def test_many_layers_are_shown_in_groups_or_all_at_once(show: Open) -> None:
+    page = show("heads", long_look(tokens=6, layers=30, heads=3))
+    shown = page.get_by_role("gridcell")
+    assert shown.count() == 6 * 3  # the group with the last layer
+    assert page.get_by_role("gridcell", selected=True).get_attribute("aria-label") == "Layer 29, head 0"
+    page.get_by_role("radio", name="6–11").check()
+    assert shown.first.get_attribute("aria-label") == "Layer 6, head 0"
+    assert page.locator(".ch-large strong").inner_text() == "Layer 6, head 0"
+    page.get_by_role("radio", name="All").check()
+    assert shown.count() == 30 * 3
+    grid = page.locator(".ch-grid").bounding_box()
+    assert grid["width"] > 2 * grid["height"]  # layers run across, where there is room
+    page.get_by_role("gridcell", name="Layer 20, head 1").click()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".ch-large strong").inner_text() == "Layer 21, head 2"

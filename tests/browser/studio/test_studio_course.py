@@ -133,4 +133,4 @@ def test_a_probable_token_is_deep_blue(go: Go) -> None:
     tokens = sorted(found, key=lambda token: (token[0], -token[1]))  # the same rounded percentage: in any order
     assert tokens[0][0] < tokens[-1][0]
     assert [red for _, red in tokens] == sorted((red for _, red in tokens), reverse=True)
-    assert page.locator(".ch-legend").get_attribute("aria-label") == "Colours: pale is 0 %, deep blue is 100 % likely"
+    assert page.locator(".ch-legend").get_attribute("aria-label") == "Colours: weak is 0 %, strong is 100 % likely"

@@ -113,6 +113,41 @@ def test_it_fits_any_window_in_light_and_dark_and_names_its_controls(go: Go, vie
     assert serious(page) == []
 
 
+SPREAD = """selector => {
+  const view = document.querySelector("main .st-view").getBoundingClientRect();
+  const boxes = [...document.querySelectorAll(selector)].map(one => one.getBoundingClientRect());
+  return boxes.some(box => box.left > view.left + view.width / 4 && box.top < 0.6 * innerHeight
+    && box.right > view.left + view.width / 2);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("view", "beside"),
+    [
+        ("play", ".st-alternatives"),
+        ("flow", ".ch-lines"),
+        ("induction", ".ch-pattern"),
+        ("lens", ".ch-rivals"),
+        ("relevance", ".ch-rivals"),
+        ("rollout", ".ch-everyone .ch-rivals"),
+    ],
+)
+def test_a_wide_window_has_what_is_chosen_beside_the_drawing(go: Go, view: str, beside: str) -> None:
+    page = go(view, width=1920, height=1080)
+    settled(page)
+    page.locator(beside).first.wait_for()
+    assert page.evaluate(SPREAD, beside)
+
+
+def test_a_phone_shows_models_as_a_list_and_keeps_the_search_in_sight(go: Go) -> None:
+    page = go("models", width=390, height=844)
+    settled(page)
+    table = page.locator(".st-model-table")
+    assert table.evaluate("one => one.scrollWidth <= one.clientWidth && one.clientWidth <= 390")
+    assert page.get_by_role("link", name="Use").first.bounding_box()["x"] < 390
+    assert page.get_by_role("button", name="Find…").bounding_box()["x"] >= 0
+
+
 def test_light_or_dark_is_remembered(go: Go) -> None:
     page = go("learn?")
     page.get_by_label("Light or dark").select_option("dark")

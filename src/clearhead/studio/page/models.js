@@ -4,7 +4,7 @@
 import { get, lines, post, put } from "./api.js";
 import { count, plural, t, translated } from "./i18n.js";
 import { formatLink } from "./link.js";
-import { findModel, resultPanel } from "./shared.js";
+import { findModel, resultPanel, taskName } from "./shared.js";
 import { button, menu, partLabel, shareList } from "./views/controls.js";
 import { h } from "./views/dom.js";
 import { format } from "./views/numbers.js";
@@ -73,7 +73,7 @@ export function open(element, state, studio) {
     const score = ([each, value]) => h("li", {}, `${t(each)} ${format(value)}`);
     return h("tr", {}, h("th", { scope: "row" }, name,
       h("p", { class: "st-hint" }, translated(model.title))),
-      h("td", {}, t(model.task)), h("td", {}, t(model.origin)),
+      h("td", {}, taskName(model.task)), h("td", {}, t(model.origin)),
       h("td", { class: "ch-number" }, count(model.parameters)),
       h("td", {}, h("ul", {}, Object.entries(model.scores).map(score))),
       h("td", {}, h("a", { href: formatLink(uses, { model: name }) }, t("Use")), " ",
@@ -154,7 +154,7 @@ function comparison(all, state, studio, { place, load, element: panel }) {
     maxlength: 2000 });
   input.value = state.text ?? pair[0].examples[0] ?? "";
   const select = (index) => menu(index ? t("and") : t("Compare"),
-    models.map(({ name, task }) => [name, `${name} · ${t(task)}`]), pair[index].name,
+    models.map(({ name, task }) => [name, `${name} · ${taskName(task)}`]), pair[index].name,
     (name) => { pair[index] = findModel(models, name); });
 
   function compare(event) {

@@ -28,7 +28,8 @@ const MAX_TEMPERATURE = 15; // tenths
 const MAX_TOKENS = 120;
 const MAX_CONTINUATION = 160;
 const RANKS = 6; // alternatives of each step in the table of steps
-const STEP = 110; // pixels of a step in it
+const STEP = 95; // pixels of a step in it
+const BESIDE = 370; // pixels of the alternatives that stand beside it in a wide window
 const INSIDE = ["xray", "heads", "relevance", "what-if", "lens", "beam"]; // views that explain an answer
 
 export function open(element, state, studio) {
@@ -142,15 +143,18 @@ export function open(element, state, studio) {
     const name = t("Answer; arrow keys move between tokens, Enter selects one");
     const text = h("div", { class: "st-answer", role: "group", "aria-label": name, dir: "auto" },
       prompt, tokens);
-    return [h("div", { class: "st-generated" },
-      h("div", {}, text, amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share)),
-      alternatives()), considered()];
+    const answered = h("div", {}, text, amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share));
+    const whole = h("div", { class: "st-generated" }, answered, alternatives());
+    view.figure.replaceChildren(whole); // so that there is a width to fit the steps into
+    whole.append(considered(whole));
+    return [whole];
   }
 
   /** What the model found likeliest at each step: those around the selected one, as many as there is room for. */
-  function considered() {
+  function considered(whole) {
     if (!answer.tokens[selected]) return "";
-    const room = Math.max(3, Math.floor(roomIn(view.figure) / STEP));
+    const beside = getComputedStyle(whole).gridTemplateColumns.includes(" ") ? BESIDE : 0;
+    const room = Math.max(3, Math.floor((roomIn(whole) - beside) / STEP));
     const first = Math.max(0, Math.min(selected - Math.floor(room / 2), answer.tokens.length - room));
     const steps = answer.tokens.slice(first, first + room);
     const cell = (token, place, rank) => {

@@ -1,9 +1,18 @@
 // What several views share: the input bar, the model menu, a panel for results and errors.
 
 import { isAbort } from "./api.js";
-import { t, tParts, translated } from "./i18n.js";
+import { language, t, tParts, translated } from "./i18n.js";
 import { button, menu } from "./views/controls.js";
 import { h } from "./views/dom.js";
+
+// in English the names of tasks are those of the command line: these are for readers who never saw it
+const TASKS = { caption: "captions", classify: "text classifier", embed: "embeddings", lm: "language model",
+  masked_lm: "fills gaps", tag: "tagger", translate: "translator", vision: "image classifier", words: "word vectors" };
+
+/** What a model does, as a reader says it. */
+export function taskName(task) {
+  return language() === "en" ? TASKS[task] ?? task : t(task);
+}
 
 /** The model with a name, or the first one. */
 export function findModel(models, name) {
@@ -50,7 +59,7 @@ export function inputBar({ models, model, text, action, onSubmit, onModel, more 
 
 /** A menu of models with the title of the chosen one. */
 export function modelMenu(models, model, onModel) {
-  const options = models.map(({ name, task }) => [name, `${name} · ${t(task)}`]);
+  const options = models.map(({ name, task }) => [name, `${name} · ${taskName(task)}`]);
   return h("div", { class: "st-model" }, menu(t("Model"), options, model.name, onModel),
     h("span", { class: "st-title", title: translated(model.title) }, translated(model.title)));
 }

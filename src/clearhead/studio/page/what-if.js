@@ -1,6 +1,7 @@
 // Switch parts of a model off, and compare the answer and the loss with the original.
 
 import { post } from "./api.js";
+import { explained } from "./glossary.js";
 import { t } from "./i18n.js";
 import { parseJson } from "./link.js";
 import { pad } from "./pad.js";
@@ -124,14 +125,14 @@ function column(name, { output, loss, probabilities }, { words }, colours) {
   return h("section", { class: "st-column", "aria-label": name },
     partLabel(h("strong", {}, name)),
     h("p", { class: "st-output", dir: "auto" }, output),
-    h("dl", { class: "ch-facts" }, h("dt", {}, t("Loss")), h("dd", { class: "st-loss" }, format(loss))),
+    h("dl", { class: "ch-facts" }, h("dt", {}, explained(t("Loss"))), h("dd", { class: "st-loss" }, format(loss))),
     h("p", { class: "ch-chips", dir: "auto" }, words.map(token)));
 }
 
 function comparison({ divergence, flipped }, off) {
   if (nameOf(off) === t("Nothing switched off")) return t("switch something off on the left");
-  return t("KL divergence {divergence} nats · the most probable token changed at {share} of the positions",
-    { divergence: format(divergence), share: percent(flipped) });
+  return t("its probabilities moved by {divergence} (KL divergence; 0 is not at all) · the most probable token " +
+    "changed at {share} of the positions", { divergence: format(divergence), share: percent(flipped) });
 }
 
 function nameOf({ scale, mask, positions, layers, heads }) {

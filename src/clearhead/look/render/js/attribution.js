@@ -20,7 +20,7 @@ export function attribution(name, label, about) {
     function draw() {
       const answer = data.rows[data.query] ?? data.output;
       const read = data.image ? t("the image") : data.text;
-      title(view.heading, [read, data.output],
+      title(view.heading, [read, data.output.trim() ? data.output : visible(answer)],
         t("{model} · what “{answer}” rests on", { model: data.model, answer: visible(answer) }));
       const answers = data.rows.map((word, row) => [String(row), `${row}: ${visible(word)}`]);
       const several = data.rows.length > 1 && options.onChange;
@@ -31,8 +31,9 @@ export function attribution(name, label, about) {
       const paint = (value) => (signed ? colours.signed(value / most) : colours.share(value / most));
       const legend = signed && !data.image ? signedLegend(colours, most, [t("against it"), t("for it")])
         : amountLegend(colours, [t("nothing"), t("most: {value}", { value: format(most) })], 1, colours.share);
-      view.figure.replaceChildren(data.image ? picture(most) : text(colours, paint), legend,
-        h("p", { class: "ch-note" }, about), strongest());
+      view.figure.replaceChildren(h("div", { class: "ch-one-beside" },
+        h("div", {}, data.image ? picture(most) : text(colours, paint), legend, h("p", { class: "ch-note" }, about)),
+        strongest()));
       view.say("");
     }
 

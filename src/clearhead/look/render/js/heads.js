@@ -1,7 +1,7 @@
 // The heads of a model: all of them small, one of them large, as lines or as a matrix.
 //
 // data: a Look, format "clearhead-look-1".
-// chosen: {kind, layer, head, shape: "lines"|"matrix", token: {side: "query"|"key", index}|null}.
+// chosen: {kind, layer, head, shape: "lines"|"matrix", layers?: "all", token: {side: "query"|"key", index}|null}.
 
 import { choice, partLabel } from "./controls.js";
 import { clamp, h, roomIn } from "./dom.js";
@@ -18,7 +18,9 @@ export const FORMAT = "clearhead-look-1";
 
 const MIN_WIDTH = 260; // pixels; drawn smaller in a narrower element
 const LINES_UP_TO = 80; // tokens; beyond, the matrix is clearer
-const BESIDE = 880; // units; a wider element shows lines and matrix together
+const BESIDE = 820; // units; a wider element shows lines and matrix together
+const [MANY, GROUP] = [12, 6]; // layers; a model with more of them shows a group at a time, or all of them
+const ACROSS = 700; // units; a wider element has all of many layers beside each other
 const NOTES = {
   "encoder.self": t("Each row is a word of the input. It may look at every word of the input."),
   "decoder.self": t("Each row is the word that was just read. It may look at itself and at the words before it."),
@@ -47,16 +49,22 @@ export function mount(element, data, options = {}) {
     title(view.heading, headline(data), `${data.model} · ${describe(data.attention[chosen.kind])}`);
     const colours = view.palette();
     const attended = data.attention[chosen.kind];
-    grid = multiples(attended, colours, pick);
+    const all = attended.weights.length <= MANY || chosen.layers === "all";
+    const turned = all && attended.weights.length > MANY && roomIn(view.figure) > ACROSS;
+    const group = all ? {} : groups(attended.weights.length)[Math.floor(chosen.layer / GROUP)];
+    grid = multiples(attended, colours, pick, { ...group, turned });
     large = h("div", { class: "ch-large" });
     const share = attended.weights[0].length <= 4 ? "minmax(180px, 1fr)" : "minmax(240px, 1.4fr)";
     view.figure.style.setProperty("--ch-grid-share", share);
-    const small = h("div", {}, partLabel(t("Layers down, heads across")), grid.element,
+    const order = turned ? t("Heads down, layers across") : t("Layers down, heads across");
+    const small = h("div", { class: turned ? "ch-whole" : "" }, partLabel(order), grid.element,
       amountLegend(colours, [t("weight 0"), t("weight 1")]));
+    if (turned) large.classList.add("ch-whole");
     view.figure.replaceChildren(small, large);
     both = roomIn(large) >= BESIDE && attended.rows.length <= LINES_UP_TO;
     view.tools.replaceChildren(
       ...(kinds.length > 1 ? [choice(t("Attention"), kinds, chosen.kind, changeKind)] : []),
+      ...(attended.weights.length > MANY ? [layerChoice(attended.weights.length)] : []),
       ...(both ? [] : [choice(t("Show"), [["lines", t("Lines")], ["matrix", t("Matrix")]], chosen.shape,
         changeShape)]));
     grid.select(chosen.layer, chosen.head);
@@ -66,7 +74,7 @@ export function mount(element, data, options = {}) {
   function drawLarge(colours = view.palette()) {
     const attended = data.attention[chosen.kind];
     const head = { ...attended, weights: attended.weights[chosen.layer][chosen.head] };
-    const width = Math.max(MIN_WIDTH, roomIn(large) / (both ? 2 : 1) - (both ? 24 : 0));
+    const width = Math.max(MIN_WIDTH, both ? roomIn(large) / 2 - 26 : roomIn(large)); // with a gap between them
     const shapes = both ? ["lines", "matrix"] : [chosen.shape];
     const drawOne = (shape) => (shape === "lines" ? drawLines(head, width) : drawMatrix(head, width, colours));
     const drawn = shapes.map((shape) => drawOne(shape).element);
@@ -94,6 +102,17 @@ export function mount(element, data, options = {}) {
     choose(validChoice(data, { ...chosen, kind, token: null }));
     draw();
     view.tools.querySelector("input:checked").focus();
+  }
+
+  /** A group of the layers, or all of them. */
+  function layerChoice(count) {
+    const options = groups(count).map(({ first, last }) => [String(first), `${first}–${last - 1}`]);
+    const now = chosen.layers === "all" ? "all" : String(chosen.layer - (chosen.layer % GROUP));
+    return choice(t("Layers"), [...options, ["all", t("All")]], now, (value) => {
+      choose(value === "all" ? { layers: "all" } : { layers: undefined, layer: Number(value) });
+      draw();
+      view.tools.querySelector(`fieldset[aria-label="${t("Layers")}"] input:checked`).focus();
+    });
   }
 
   function changeShape(shape) {
@@ -143,9 +162,16 @@ function validChoice(data, requested) {
     kind,
     layer: clamp(requested.layer ?? Infinity, 0, weights.length - 1),
     head: clamp(requested.head ?? 0, 0, weights[0].length - 1),
+    ...(requested.layers === "all" ? { layers: "all" } : {}),
     shape: requested.shape ?? (Math.max(rows.length, columns.length) > LINES_UP_TO ? "matrix" : "lines"),
     token,
   };
+}
+
+/** Layers in groups [first, last). */
+function groups(count) {
+  return Array.from({ length: Math.ceil(count / GROUP) }, (_, place) =>
+    ({ first: place * GROUP, last: Math.min(count, (place + 1) * GROUP) }));
 }
 
 function describe({ weights, rows, columns, causal }) {

@@ -12,7 +12,8 @@ import { headTable } from "./table.js";
 export const FORMAT = "clearhead-importance-1";
 
 const MEANING = {
-  gradient: t("How strongly the loss reacts when a head is turned down a little: deep blue heads matter most."),
+  gradient: t("How strongly the loss reacts when a head is turned down a little: the stronger the colour, " +
+    "the more the head matters."),
   ablation: t("How much the loss rises without the head: blue heads are needed, " +
     "the model is better off without red ones."),
 };
@@ -31,7 +32,8 @@ export function mount(element, data, options = {}) {
       t("by {method}, on held-out examples · loss of the whole model {loss}",
         { method: t(data.method), loss: format(data.loss) }));
     const colours = view.palette();
-    const width = Math.max(260, roomIn(view.figure) / Math.min(count, roomIn(view.figure) > 900 ? 3 : 1) - 24);
+    const across = Math.min(count, roomIn(view.figure) > 900 ? 3 : 1);
+    const width = Math.max(260, (roomIn(view.figure) - 48 * (across - 1)) / across - 1);
     const table = ([kind, values]) => headTable({ name: NAMES[kind] ?? kind, values, most }, width, colours, {
       chosen: chosen.kind === kind ? chosen : null,
       onHover: (place) => say(kind, values, place),

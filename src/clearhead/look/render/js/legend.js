@@ -1,4 +1,4 @@
-// What the colours mean, the same in every view: deep blue is more; blue is above zero, red below.
+// What the colours mean, the same in every view: the stronger the blue, the more; blue is above zero, red below.
 
 import { h } from "./dom.js";
 import { t } from "./i18n.js";
@@ -9,7 +9,7 @@ const STEPS = 41;
 /** A bar for amounts from 0 to `most`: "no weight" … "all the weight". */
 export function amountLegend(colours, [low, high], most = 1, shadeOf = colours.weight) {
   const shades = Array.from({ length: STEPS }, (_, step) => shadeOf((step / (STEPS - 1)) * most));
-  return bar(shades, low, high, t("Colours: pale is {low}, deep blue is {high}", { low, high }));
+  return bar(shades, low, high, t("Colours: weak is {low}, strong is {high}", { low, high }));
 }
 
 /** A bar for signed numbers from -most to most. */

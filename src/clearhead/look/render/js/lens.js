@@ -51,9 +51,10 @@ export function mount(element, data, options = {}) {
     const answers = data.layers[chosen.layer][chosen.token];
     const shares = answers.map(([answer, share], rank) => [visible(answer), share, rank === 0]);
     const place = placeOf(chosen.layer, data.tokens[chosen.token]);
-    view.figure.replaceChildren(h("div", { class: "ch-scroll" }, table),
-      amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share),
-      h("div", { class: "ch-detail" }, h("div", {}, partLabel(h("strong", {}, place)), shareList(shares))));
+    view.figure.replaceChildren(h("div", { class: "ch-one-beside" },
+      h("div", {}, h("div", { class: "ch-scroll" }, table),
+        amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share)),
+      h("div", {}, partLabel(h("strong", {}, place)), shareList(shares))));
     view.say(t("The final answer is in place {place} from layer {layer} on.",
       { place: chosen.token + 1, layer: settled(data, chosen.token) }));
   }
@@ -86,9 +87,12 @@ function settled({ rank }, token) {
   return Math.max(0, layer - 1);
 }
 
+/** The requested cell where the data has it; at first the final answer of which the model was least sure. */
 function validChoice({ layers, tokens }, { layer, token }) {
   const inside = (value, count) => (value >= 0 && value < count ? value : count - 1);
-  return { layer: inside(layer, layers.length), token: inside(token, tokens.length) };
+  const sure = layers.at(-1).map(([[, share]]) => share);
+  const least = sure.indexOf(Math.min(...sure));
+  return { layer: inside(layer, layers.length), token: inside(token ?? least, tokens.length) };
 }
 
 export default widget(mount);

@@ -12,7 +12,8 @@ const TOP = 26; // pixels for the headings
 const SIDES = { query: t("asks"), key: t("is looked at") }; // headings
 
 /**
- * The lines of `head` {rows, columns, weights (T, S), sides?: headings} in a given width: {element, isolate}.
+ * The lines of `head` {rows, columns, weights (T, S), sides?: headings, tallest?: units from one token to the next} in
+ * a given width: {element, isolate}.
  *
  * `onHover(token)` gets the token {side, index} under the pointer or with the focus, or null; `onPin(token)` the one
  * that was clicked.
@@ -41,7 +42,7 @@ export function lines(head, width, { onHover, onPin }) {
 
 function layout(head, width) {
   const count = Math.max(head.rows.length, head.columns.length);
-  const step = clamp(Math.floor(620 / count), 16, 30);
+  const step = clamp(Math.floor(620 / count), 16, head.tallest ?? 30);
   const size = clamp(Math.round(step * 0.55), 10, 15);
   const column = (words) => clamp(widest(words.map(visible), size) + 20, 48, (width - 2 * AMOUNT) * 0.34);
   const [left, right] = [column(head.rows), column(head.columns)];
@@ -60,7 +61,7 @@ function path(plan, query, key, weight) {
   const { ends: { query: x0, key: x1 } } = plan;
   const [y0, y1, bend] = [middle(plan, query), middle(plan, key), (x1 - x0) * 0.45];
   const shape = `M${x0},${y0} C${x0 + bend},${y0} ${x1 - bend},${y1} ${x1},${y1}`;
-  const strength = { "stroke-width": 0.75 + weight * plan.step * 0.28, "stroke-opacity": 0.1 + 0.8 * weight };
+  const strength = { "stroke-width": 0.75 + weight * Math.min(plan.step, 30) * 0.28, "stroke-opacity": 0.1 + 0.8 * weight };
   return { element: svg("path", { d: shape, ...strength }), query, key };
 }
 

@@ -41,7 +41,7 @@ function layout(head, width) {
   const left = clamp(room(head.rows, 14) + 14, 24, width * 0.3);
   const down = Math.max(SMALLEST, (TALLEST * window.innerHeight) / unit() / T);
   const cell = clamp(Math.min((width - left - 24) / S, down), 4, T > 16 ? 34 : 60);
-  const size = clamp(Math.round(cell * 0.62), 9, 14);
+  const size = clamp(Math.round(cell * 0.72), 9, 14);
   const steep = cell < 26;
   const top = room(head.columns, size) * (steep ? 1 : Math.SQRT1_2) + 16;
   const whole = Math.min(width, left + S * cell + (steep ? 0 : top * 0.9)); // the last label leans over the edge

@@ -7,32 +7,38 @@ import { bright, shade } from "./theme.js";
 /**
  * The grid of `attended` {rows, columns, visible, weights [layer][head][t][s]}: {element, select}.
  *
- * `onPick(layer, head)` gets the one that was clicked or reached by the arrow keys.
+ * `onPick(layer, head)` gets the one that was clicked or reached by the arrow keys. Only the layers [first, last) are
+ * shown; where `turned`, layers run across and heads down.
  */
-export function multiples(attended, colours, onPick) {
-  const [layers, heads] = [attended.weights.length, attended.weights[0].length];
-  const cells = attended.weights.map((layer, l) => layer.map((_, n) => thumbnail(attended, colours, l, n)));
-  const all = cells.flat();
-  const across = { "grid-template-columns": `auto repeat(${heads}, minmax(0, 5.5rem))` };
-  const element = h("div", { class: "ch-grid", role: "grid", "aria-label": t("All heads"), style: across },
-    h("span", {}), cells[0].map((_, n) => h("span", { "aria-hidden": "true" }, n)),
-    cells.map((row, l) => h("div", { role: "row", style: { display: "contents" } },
-      h("span", { class: "ch-layer", "aria-hidden": "true" }, l), row)));
-  const pick = (place) => onPick(Math.floor(place / heads), place % heads);
+export function multiples(attended, colours, onPick, { first = 0, last = attended.weights.length, turned } = {}) {
+  const layers = Array.from({ length: last - first }, (_, place) => first + place);
+  const heads = attended.weights[0].map((_, head) => head);
+  const [down, across] = turned ? [heads, layers] : [layers, heads];
+  const places = down.map((row) => across.map((column) => (turned ? [column, row] : [row, column])));
+  const cells = places.map((row) => row.map(([layer, head]) => thumbnail(attended, colours, layer, head)));
+  const [all, flat] = [cells.flat(), places.flat()];
+  const columns = { "grid-template-columns": `auto repeat(${across.length}, minmax(0, 5.5rem))` };
+  const looks = { class: turned ? "ch-grid ch-turned" : "ch-grid", style: columns };
+  const element = h("div", { ...looks, role: "grid", "aria-label": t("All heads") },
+    h("span", {}), across.map((number) => h("span", { "aria-hidden": "true" }, number)),
+    cells.map((row, place) => h("div", { role: "row", style: { display: "contents" } },
+      h("span", { class: "ch-layer", "aria-hidden": "true" }, down[place]), row)));
+  const pick = (place) => onPick(...flat[place]);
   all.forEach((each, place) => {
     each.addEventListener("click", () => pick(place));
     each.addEventListener("keydown", (event) => {
-      const next = arrow(event, place, layers * heads, heads);
+      const next = arrow(event, place, all.length, across.length);
       if (next === null) return;
       event.preventDefault();
       pick(next);
       all[next].focus();
     });
   });
-  return { element, select: (layer, head) => select(all, layer * heads + head) };
+  const select = (layer, head) => mark(all, flat.findIndex(([l, n]) => l === layer && n === head));
+  return { element, select };
 }
 
-function select(all, chosen) {
+function mark(all, chosen) {
   all.forEach((each, place) => {
     each.setAttribute("aria-selected", String(place === chosen));
     each.setAttribute("tabindex", place === chosen ? 0 : -1);

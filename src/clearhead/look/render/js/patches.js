@@ -9,7 +9,7 @@ import { frame, handle, title, widget } from "./frame.js";
 import { plural, t } from "./i18n.js";
 import { headline, kindOptions } from "./looks.js";
 import { matrix } from "./matrix.js";
-import { percent } from "./numbers.js";
+import { largest, percent, visible } from "./numbers.js";
 import { nameOf, patchColumns, rowOf, square, strongest, tables } from "./shares.js";
 import { imageOf, patchSurface, thumbnail, wordSurface } from "./surface.js";
 
@@ -19,6 +19,8 @@ const WAYS = [["rollout", t("Rollout")], ["attention", t("Attention")]];
 const FUSIONS = { mean: t("mean of all"), max: t("max of all"), min: t("min of all") };
 const [USUAL, LARGEST] = [440, 620]; // pixels of the image's width
 const MATRIX = 64; // tokens up to which all of them are shown at once
+const BESIDE = 900; // units of width that have room for a list beside them
+const MOST = 10; // tokens in that list
 
 /** Show where a model looked in an element: {update, destroy}. */
 export function mount(element, data, options = {}) {
@@ -27,7 +29,7 @@ export function mount(element, data, options = {}) {
   const everyone = h("div", { class: "ch-everyone" });
   const attended = () => data.attention[chosen.kind];
   const shares = (layer = chosen.layer) => rowOf(tables(attended(), chosen.way, chosen.heads)[layer], chosen.query);
-  const saved = { json: () => data, picture: () => surface.element };
+  const saved = { json: () => data, picture: () => (data.image ? surface.element : view.figure) };
   const view = frame(element, { name: "patches", label: t("Where the model looks"), draw, ...saved }, options);
 
   function choose(part) {
@@ -94,12 +96,18 @@ export function mount(element, data, options = {}) {
     const { rows, columns } = attended();
     if (data.image || rows.length > MATRIX || columns.length > MATRIX) return [];
     const head = { rows, columns, weights: tables(attended(), chosen.way, chosen.heads)[chosen.layer] };
-    const drawn = matrix(head, roomIn(view.figure), colours,
+    const width = roomIn(view.figure);
+    const drawn = matrix(head, width > BESIDE ? 0.64 * width : width, colours,
       { onHover: (cell) => drawn.isolate(cell ?? own), onPick: ({ query }) => show({ query }) });
     const own = chosen.query === null ? null : { query: chosen.query, key: strongest(data, shares()) };
     drawn.isolate(own);
-    return [partLabel(t("All words at once: who asks down, who is looked at across; click a row to choose it")),
-      drawn.element];
+    const ranked = largest(shares(), MOST).map((column, rank) =>
+      [visible(columns[column]), shares()[column], rank === 0]);
+    return [h("div", { class: "ch-one-beside" },
+      h("div", {},
+        partLabel(t("All words at once: who asks down, who is looked at across; click a row to choose it")),
+        drawn.element),
+      h("div", {}, partLabel(t("{word} looks at", { word: queryName(data, chosen) })), shareList(ranked)))];
   }
 
   function hover(column) {
