@@ -444,7 +444,7 @@ class SampleGroup:
 
 # --- many sources ---
 
-BATCH = 64  # sources read together
+BATCH = 64  # sources read together, by a model that does not say how many it reads fastest (`batch_size`)
 SHARE = 16  # of them that are enough for a thread of their own
 
 
@@ -473,7 +473,7 @@ def generate_batch(
     sources: Sequence[Sequence[int]],
     special: SpecialTokens,
     settings: Settings,
-    rows: int = BATCH,
+    rows: int | None = None,
     threads: int = 1,
     row_seeds: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -490,7 +490,7 @@ def batch_steps(
     sources: Sequence[Sequence[int]],
     special: SpecialTokens,
     settings: Settings,
-    rows: int = BATCH,
+    rows: int | None = None,
     threads: int = 1,
     work: int | None = None,
     row_seeds: Sequence[int] | None = None,
@@ -510,11 +510,14 @@ def batch_steps(
         return found
 
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
-    if threads > 1 and threads * SHARE <= len(sources) <= rows:  # no thread waits for the others between two layers
-        rows = -(-len(sources) // threads)
-        order = [i for thread in range(threads) for i in order[thread::threads]]
+    most: int = rows or getattr(model, "batch_size", BATCH)
+    if threads > 1 and len(sources) >= threads * SHARE:  # no thread waits for the others between two layers
+        rounds = -(-len(sources) // (most * threads))
+        most = -(-len(sources) // (rounds * threads))
+        if rounds == 1:
+            order = [i for thread in range(threads) for i in order[thread::threads]]
     costs = [source_limit(source, settings) * settings.beam_width for source in sources]
-    batches = list(_batches(order, costs, rows, work))
+    batches = list(_batches(order, costs, most, work))
     parallel = threads > 1 and len(batches) > 1
     found: dict[int, list[Hypothesis]] = {}  # by the index of the source
     running: deque[tuple[list[int], Future[list[list[Hypothesis]]]]] = deque()

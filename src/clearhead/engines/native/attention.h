@@ -15,6 +15,7 @@
 
 #include <math.h>
 
+#include "floats.h"
 #include "lanes.h"
 #include "lm.h"
 
@@ -103,9 +104,7 @@ static void write_head(int format, uint8_t *head, const float *from, int size) {
             memcpy(head + 2 * i, &half, 2);
         }
     if (format != CACHE_BYTES) return;
-    float largest = 0;
-    for (int i = 0; i < size; i++) largest = fabsf(from[i]) > largest ? fabsf(from[i]) : largest;
-    float factor = largest > 0 ? 127.0f / largest : 0, scale = largest / 127.0f;
+    float highest = largest_size(from, size), factor = highest > 0 ? 127.0f / highest : 0, scale = highest / 127.0f;
     for (int i = 0; i < size; i++) head[i] = (uint8_t)(int8_t)rintf(from[i] * factor);
     memcpy(head + size, &scale, sizeof scale);
 }

@@ -266,17 +266,16 @@ static void tile(const Linear *f, int64_t panel, int count, const float *x, cons
 static void quantize_tokens(const Worker *worker, const Linear *f, const float *x, const Quantized *quantized,
                             int tokens) {
     if (!f->bytes || GROUP == 1) return;
-    int64_t inputs = in_groups(f->inputs);
+    int size = f->inputs;
+    int64_t inputs = in_groups(size);
     Range mine = share(worker, tokens);
     for (int64_t t = mine.first; t < mine.last; t++) {
-        const float *from = x + t * f->inputs;
-        Rounded *into = quantized->inputs + t * inputs;
-        float largest = 1e-30f;
-        for (int i = 0; i < f->inputs; i++) largest = fabsf(from[i]) > largest ? fabsf(from[i]) : largest;
-        float factor = 127.0f / largest;
-        for (int i = 0; i < f->inputs; i++) into[i] = (Rounded)((int32_t)rintf(from[i] * factor) + ZERO);
-        for (int64_t i = f->inputs; i < inputs; i++) into[i] = ZERO;
-        quantized->scales[t] = largest / 127.0f;
+        const float *restrict from = x + t * size;
+        Rounded *restrict into = quantized->inputs + t * inputs;
+        float highest = fmaxf(largest_size(from, size), 1e-30f), factor = 127.0f / highest;
+        for (int i = 0; i < size; i++) into[i] = (Rounded)((int32_t)rintf(from[i] * factor) + ZERO);
+        for (int64_t i = size; i < inputs; i++) into[i] = ZERO;
+        quantized->scales[t] = highest / 127.0f;
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "floats.h"
 #include "lanes.h"
 
 enum { PARTS = LANES / WIDTH }; /* registers of one panel */
@@ -23,14 +24,12 @@ static inline int is_nibbles(const int kind) { return kind == Q4_0 || kind == Q4
 /* One vector as bytes. */
 static void quantise_vector(const float *x, int in, int8_t *bytes, BlockScale *scales) {
     for (int b = 0; b < in / BLOCK; b++, x += BLOCK, bytes += BLOCK, scales++) {
-        float largest = 0;
-        for (int i = 0; i < BLOCK; i++) largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
-        float factor = largest > 0 ? 127.0f / largest : 0;
+        float highest = largest_size(x, BLOCK), factor = highest > 0 ? 127.0f / highest : 0;
         int32_t low = 0, high = 0, whole[BLOCK];
         for (int i = 0; i < BLOCK; i++) whole[i] = (int32_t)rintf(x[i] * factor);
         for (int i = 0; i < BLOCK; i++) bytes[i] = (int8_t)whole[i];
         for (int i = 0; i < BLOCK / 2; i++) low += whole[i], high += whole[BLOCK / 2 + i];
-        float scale = largest / 127.0f;
+        float scale = highest / 127.0f;
         *scales = (BlockScale){scale, scale * (low + high), {low, high}};
     }
 }

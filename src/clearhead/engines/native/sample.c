@@ -88,14 +88,8 @@ static void process(const Choice *choice, const RowText *text, Scratch *s, int s
 
 /* --- the likeliest --- */
 
-static float maximum(const float *x, int size) {
-    float highest = -INFINITY;
-    for (int i = 0; i < size; i++) highest = x[i] > highest ? x[i] : highest;
-    return highest;
-}
-
 static int32_t likeliest(const float *logits, int size) {
-    float highest = maximum(logits, size);
+    float highest = largest(logits, size);
     for (int i = 0; i < size; i++)
         if (logits[i] == highest) return i;
     return 0;
@@ -206,7 +200,7 @@ static int32_t token_at(const double *x, int size, double share) {
 
 static int32_t draw(const Choice *choice, double uniform, Scratch *s, int size) {
     double *x = s->exponential;
-    exponentiate(s->logits, size, maximum(s->logits, size), choice->temperature, x);
+    exponentiate(s->logits, size, largest(s->logits, size), choice->temperature, x);
     if (choice->top_k && choice->top_k < size) {
         float least = kth_largest(s->logits, size, choice->top_k, s->largest);
         for (int i = 0; i < size; i++) x[i] = s->logits[i] < least ? 0.0 : x[i];
@@ -220,7 +214,7 @@ static int32_t draw(const Choice *choice, double uniform, Scratch *s, int size) 
 /* --- all rows --- */
 
 static double log_sum_exp(const float *logits, int size, Scratch *s) {
-    double highest = maximum(logits, size);
+    double highest = largest(logits, size);
     memcpy(s->largest, logits, sizeof(float) * size); /* where there is room for whole vectors */
     exponentiate(s->largest, size, highest, 1.0, s->exponential);
     return highest + log(sum_of(s->exponential, size));

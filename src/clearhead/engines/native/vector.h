@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "floats.h"
+
 #if defined(__AVX512F__)
 enum { WIDTH = 16 };
 #elif defined(__AVX__)
@@ -41,15 +43,6 @@ static inline float error_function(float x) {
     return copysignf(1.0f - sum * exponential(-size * size), x);
 }
 
-typedef float vec8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef int32_t ints8 __attribute__((vector_size(32)));
-
-#ifdef __clang__
-#define SHUFFLE(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
-#else
-#define SHUFFLE(x, ...) __builtin_shuffle(x, (ints8){__VA_ARGS__})
-#endif
-
 static inline float dot(const float *a, const float *b, int size) {
     vec8 sum = {0};
     int i = 0;
@@ -59,24 +52,6 @@ static inline float dot(const float *a, const float *b, int size) {
     float all = sum[0] + sum[1];
     for (; i < size; i++) all += a[i] * b[i];
     return all;
-}
-
-static inline vec8 larger(vec8 a, vec8 b) {
-    ints8 where = a > b;
-    return (vec8)((where & (ints8)a) | (~where & (ints8)b));
-}
-
-/* The largest of some floats. A comparison of single floats would not become vectors: one may be no number. */
-static inline float largest(const float *x, int count) {
-    vec8 one = (vec8){0} - INFINITY, two = one;
-    int i = 0;
-    for (; i + 16 <= count; i += 16) one = larger(*(const vec8 *)(x + i), one), two = larger(*(const vec8 *)(x + i + 8), two);
-    one = larger(one, two);
-    one = larger(one, SHUFFLE(one, 4, 5, 6, 7, 0, 1, 2, 3));
-    one = larger(one, SHUFFLE(one, 2, 3, 0, 1, 6, 7, 4, 5));
-    float found = one[0] > one[1] ? one[0] : one[1];
-    for (; i < count; i++) found = x[i] > found ? x[i] : found;
-    return found;
 }
 
 static inline int in_eights(int count) {
