@@ -510,7 +510,7 @@ def batch_steps(
         return found
 
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]), reverse=True)
-    most: int = rows or getattr(model, "batch_size", BATCH)
+    most: int = getattr(model, "batch_size", BATCH) if rows is None else rows
     if threads > 1 and len(sources) >= threads * SHARE:  # no thread waits for the others between two layers
         rounds = -(-len(sources) // (most * threads))
         most = -(-len(sources) // (rounds * threads))
