@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.bench.test_lm import gguf_file, make_run
 from tests.serve.conftest import opened
 from tests.serve.setting import CHARACTERS, make
 
@@ -15,7 +14,6 @@ from clearhead.bench.servers import LLAMA, OURS, TRANSFORMERS, Turn, figures, st
 from clearhead.errors import ConfigError
 from clearhead.serve.security import Limits
 
-__all__ = ["gguf_file", "make_run"]
 ECHO = """
 import json, sys, http.server
 class Server(http.server.BaseHTTPRequestHandler):

@@ -82,7 +82,7 @@ class Cell:
 
 
 SIZES = (
-    Size("tiny", 4, 128, 256, 4, 8_000, rounds=5, times=5, times_torch=1.0),
+    Size("tiny", 4, 128, 256, 4, 8_000, rounds=11, times=5, times_torch=1.0),
     Size("base", 6, 512, 2048, 8, 32_000, rounds=3, times=1.6, times_torch=1.0),
 )
 CELLS = tuple(Cell(batch, beams) for batch in (1, 16) for beams in (1, 4))

@@ -61,7 +61,8 @@ function path(plan, query, key, weight) {
   const { ends: { query: x0, key: x1 } } = plan;
   const [y0, y1, bend] = [middle(plan, query), middle(plan, key), (x1 - x0) * 0.45];
   const shape = `M${x0},${y0} C${x0 + bend},${y0} ${x1 - bend},${y1} ${x1},${y1}`;
-  const strength = { "stroke-width": 0.75 + weight * Math.min(plan.step, 30) * 0.28, "stroke-opacity": 0.1 + 0.8 * weight };
+  const width = 0.75 + weight * Math.min(plan.step, 30) * 0.28;
+  const strength = { "stroke-width": width, "stroke-opacity": 0.1 + 0.8 * weight };
   return { element: svg("path", { d: shape, ...strength }), query, key };
 }
 
