@@ -151,15 +151,26 @@ class Benchmark:
     @property
     def command(self) -> str:
         peers = " --peers" if set(self.machine) - _MACHINE else ""
-        return f"clearhead bench {self.name}{peers}"
+        return f"{self._variant}clearhead bench {self.name}{peers}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, {self.machine['native']}" if self._variant else self.name
+
+    @property
+    def _variant(self) -> str:
+        """What forced native code to use less than the processor has; empty where nothing did."""
+        forced = "avx512_vnni" in self.machine.get("flags", "") and self.machine["native"] != "avx512"
+        return f"CLEARHEAD_CPU={self.machine['native']} " if forced else ""
 
     @property
     def versions(self) -> str:
         """The machine and the versions, as one sentence."""
         m = self.machine
         peers = "".join(f", {name} {m[name]}" for name in m if name not in _MACHINE)
+        native = "".join(f", {name} {m[name]}" for name in ("native", "flags") if m.get(name))
         cores = f"{m['cores']} cores" + (f", {m['threads']} of them used" if m["threads"] != m["cores"] else "")
-        return f"{cores} ({m['system']}, {m['machine']}), Python {m['python']}, torch {m['torch']}{peers}."
+        return f"{cores} ({m['system']}, {m['machine']}), Python {m['python']}, torch {m['torch']}{native}{peers}."
 
     def find(self, what: str) -> dict[str, Any]:
         for figure in self.figures:
@@ -168,13 +179,12 @@ class Benchmark:
         raise SystemExit(f"benchmarks/{self.name}.json has no figure {what!r}: change FASTEST in tools/make_results.py")
 
 
-_MACHINE = {"python", "torch", "threads", "cores", "machine", "system"}
+_MACHINE = {"python", "torch", "threads", "cores", "machine", "system", "native", "flags"}
 
 
 def benchmarks() -> dict[str, Benchmark]:
-    """All benchmarks by their names."""
-    found = map(Benchmark.read, sorted((ROOT / "benchmarks").glob("*.json")))
-    return {benchmark.name: benchmark for benchmark in found}
+    """All benchmarks by the names of their files."""
+    return {path.stem: Benchmark.read(path) for path in sorted((ROOT / "benchmarks").glob("*.json"))}
 
 
 def measured(figure: dict[str, Any]) -> str:
@@ -242,7 +252,7 @@ def results_page() -> str:
     head = ("model", "trained on", "parameters", "steps", "on the validation part", "command")
     parts = [INTRODUCTION, MODELS, table(head, models), SPEED]
     for benchmark in benchmarks().values():
-        parts += [f"### {benchmark.name}", f"`{benchmark.command}` on {benchmark.versions}"]
+        parts += [f"### {benchmark.title}", f"`{benchmark.command}` on {benchmark.versions}"]
         parts += figure_tables(benchmark.figures)
     return "\n\n".join(parts) + "\n"
 

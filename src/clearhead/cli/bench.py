@@ -62,7 +62,7 @@ def bench(
     peer_versions = suite.versions() if peers else {}
     hardware = machine()
     document = {
-        "bench": f"{name} --faults" if faults else name,
+        "bench": f"{name} --faults" if faults else name if model is None else f"{name} --model {Path(model).name}",
         "machine": hardware | peer_versions,
         "figures": [result.document() for result in results],
     }
