@@ -113,7 +113,8 @@ class ThreadChooser:
     """Finds the number of threads that makes a step fastest, by trying. It changes the time only, never the result.
 
     One thread and all of them take turns for the first steps of each size; then the faster number stays. Now and then,
-    ever more rarely, the other is tried again: the machine may have been busy for a moment.
+    ever more rarely, the other is tried again: the machine may have been busy for a moment. As long as it is the faster
+    one then, it stays.
     """
 
     def __init__(self, most: int | None = None):
@@ -145,5 +146,6 @@ class ThreadChooser:
         if len(seconds[fewest]) < TRIALS:
             return fewest
         fastest = min(seconds, key=lambda number: median(seconds[number]))
-        others = [number for number in seconds if number != fastest]
-        return others[0] if others and used & (used - 1) == 0 else fastest  # at 16, 32, 64, …
+        usual, others = median(seconds[fastest]), [number for number in seconds if number != fastest]
+        again = used & (used - 1) == 0  # at 16, 32, 64, …
+        return next((number for number in others if again or seconds[number][-1] < usual), fastest)
