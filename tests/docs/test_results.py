@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -55,7 +56,11 @@ def test_a_figure_comes_from_its_file(copy: Path) -> None:
     card = copy / "recipes" / "cards" / "multi30k.md"
     card.write_text(card.read_text(encoding="utf-8").replace("| 40.59 |", "| 41.23 |"), encoding="utf-8")
     serve = copy / "benchmarks" / "serve.json"
-    serve.write_text(serve.read_text(encoding="utf-8").replace("238.6", "777.6"), encoding="utf-8")
+    document = json.loads(serve.read_text(encoding="utf-8"))
+    for figure in document["figures"]:
+        if figure["what"] == "64 clients: answers a second":
+            figure["value"] = 777.6
+    serve.write_text(json.dumps(document), encoding="utf-8")
     assert run(copy) == (0, "")
     for page in ("README.md", "docs/results.md"):
         text = (copy / page).read_text(encoding="utf-8")
