@@ -55,8 +55,15 @@ ROUNDED, EXACT = f"{ALONE}, by the engine", f"{ALONE}, by the engine exact"
 TRANSFORMERS = "transformers with output_attentions"
 HEADLESS, LENS = f"{TRANSFORMERS}, without its head", "TransformerLens with its full cache"
 MOST = {ALL: 1.5, ONE: 1.1}  # of a plain forward pass
-MOST_OF_PEER = {(ALL, TRANSFORMERS): 1.0, (ALONE, HEADLESS): 1.0, (ALL, LENS): None, (ALONE, LENS): 0.5}
-MOST_BY_ENGINE = {(EXACT, HEADLESS): 1.0, (EXACT, LENS): 0.5, (ROUNDED, LENS): None}
+MOST_OF_PEER = {
+    (ALL, TRANSFORMERS): 1.0,
+    (ALONE, HEADLESS): 1.0,
+    (EXACT, HEADLESS): 1.0,
+    (ALL, LENS): None,
+    (ALONE, LENS): 0.5,
+    (EXACT, LENS): 0.5,
+    (ROUNDED, LENS): None,
+}
 
 
 @dataclass(frozen=True)
@@ -162,10 +169,8 @@ def compared(what: str, rounds: Sequence[Round]) -> Iterator[Measurement]:
     for name, each in taken.items():
         yield Measurement(f"{what}: {name}", each, "ms", None, detail)
     yield Measurement(f"{what}: {ONE} / {PLAIN}", median_ratio(rounds, ONE, PLAIN), "×", MOST[ONE], detail)
-    by_engine = EXACT in taken
-    limits = MOST_OF_PEER | {(ALONE, LENS): None} | MOST_BY_ENGINE if by_engine else MOST_OF_PEER
-    for (ours, theirs), most in limits.items():
-        if theirs in taken:
+    for (ours, theirs), most in MOST_OF_PEER.items():
+        if ours in taken and theirs in taken:
             yield Measurement(f"{what}: {ours} / {theirs}", median_ratio(rounds, ours, theirs), "×", most, detail)
 
 
