@@ -27,7 +27,7 @@ enum { PANEL = 2 * WIDTH }; /* two registers of outputs */
 enum { TOKENS = 12, BYTE_TOKENS = 12, GROUP = 4, ZERO = 128 }; /* tokens whose sums are registers */
 typedef uint8_t Rounded;                                       /* an input of a token */
 #elif defined(__AVX2__)
-enum { TOKENS = 6, BYTE_TOKENS = 4, GROUP = 2, ZERO = 0 };
+enum { TOKENS = 6, BYTE_TOKENS = 6, GROUP = 2, ZERO = 0 };
 typedef int16_t Rounded;
 #else
 enum { TOKENS = 6, BYTE_TOKENS = 6, GROUP = 1, ZERO = 0 };
@@ -129,11 +129,13 @@ static inline Weights load_weights(const int8_t *from) {
     return _mm512_loadu_si512(from);
 }
 
-/* sum += four products of each lane; in assembler, so that the sums stay in their registers. */
-static inline void add_products(Sum *sum, const Rounded *group, Weights weights) {
+/* Both sums += four products of each lane; in assembler, so that the sums stay in their registers. */
+static inline void add_products(Sum *low, Sum *high, const Rounded *group, Weights a, Weights b) {
     int32_t four;
     memcpy(&four, group, sizeof four);
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(*sum) : "v"(_mm512_set1_epi32(four)), "v"(weights));
+    __m512i inputs = _mm512_set1_epi32(four);
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*low) : "v"(inputs), "v"(a));
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*high) : "v"(inputs), "v"(b));
 }
 
 static inline vec as_floats(Sum sum) {
@@ -147,11 +149,16 @@ static inline Weights load_weights(const int8_t *from) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)from));
 }
 
-/* sum += two products of each lane. */
-static inline void add_products(Sum *sum, const Rounded *group, Weights weights) {
-    int32_t two;
-    memcpy(&two, group, sizeof two);
-    *sum = _mm256_add_epi32(*sum, _mm256_madd_epi16(_mm256_set1_epi32(two), weights));
+/* Both sums += two products of each lane; in assembler, because the sums of six tokens leave two registers for this. */
+static inline void add_products(Sum *low, Sum *high, const Rounded *group, Weights a, Weights b) {
+    __m256i inputs, products;
+    __asm__("vpbroadcastd %4, %0\n\t"
+            "vpmaddwd %5, %0, %1\n\t"
+            "vpmaddwd %6, %0, %0\n\t"
+            "vpaddd %1, %2, %2\n\t"
+            "vpaddd %0, %3, %3"
+            : "=&x"(inputs), "=&x"(products), "+x"(*low), "+x"(*high)
+            : "m"(*(const int16_t(*)[2])group), "x"(a), "x"(b));
 }
 
 static inline vec as_floats(Sum sum) {
@@ -164,17 +171,16 @@ static inline __attribute__((always_inline)) void byte_tile(const Linear *f, int
                                                             const int tokens) {
     int64_t inputs = in_groups(f->inputs);
     const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
-    const Rounded *x = quantized->inputs + first * inputs;
+    const void *rows[FOURS];
+    every_fourth(rows, quantized->inputs + first * inputs, inputs * sizeof(Rounded));
     Sum low[BYTE_TOKENS], high[BYTE_TOKENS];
     _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) low[t] = high[t] = (Sum){0};
     for (int64_t i = 0; i < inputs;) {
         if (tokens > 2) fetch(ahead, i);
         for (int64_t end = i + ahead.stretch < inputs ? i + ahead.stretch : inputs; i < end; i += GROUP) {
             Weights a = load_weights(panel + i * PANEL), b = load_weights(panel + i * PANEL + GROUP * WIDTH);
-            _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-                add_products(&low[t], x + t * inputs + i, a);
-                add_products(&high[t], x + t * inputs + i, b);
-            }
+            _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++)
+                add_products(&low[t], &high[t], (const Rounded *)rows[t / 4] + t % 4 * inputs + i, a, b);
         }
     }
     _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) {
