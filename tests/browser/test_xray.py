@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -166,16 +165,28 @@ def test_the_keys_go_from_the_model_to_the_number(show: Open) -> None:
     assert crumbs(page) == ["small"]
 
 
+POINT = """text => {
+  const canvas = document.querySelector(".ch-stage canvas");
+  const box = canvas.getBoundingClientRect();
+  for (let down = 10; down < 90; down += 2) {
+    for (let across = 6; across < 94; across += 2) {
+      const [x, y] = [box.left + box.width * across / 100, box.top + box.height * down / 100];
+      canvas.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y }));
+      if (document.querySelector(".ch-readout").innerText.startsWith(text)) return [x, y];
+    }
+  }
+  return null;
+}"""
+
+
 def place_of(page: Any, text: str) -> tuple[float, float]:
-    """A point of the picture at which the page says this."""
-    box = page.locator(".ch-stage canvas").bounding_box()
-    for step in (8, 4, 2):  # per cent
-        for down, across in product(range(10, 90, step), range(6, 94, step)):
-            place = box["x"] + box["width"] * across / 100, box["y"] + box["height"] * down / 100
-            page.mouse.move(*place)
-            if page.locator(".ch-readout").inner_text().startswith(text):
-                return place
-    raise AssertionError(f"nothing in the picture is called {text}")
+    """A point of the picture at which the page says this, with the mouse there."""
+    place = page.evaluate(POINT, text)
+    assert place, f"nothing in the picture is called {text}"
+    page.mouse.move(0, 0)
+    page.mouse.move(*place)
+    assert page.locator(".ch-readout").inner_text().startswith(text)
+    return place[0], place[1]
 
 
 def test_a_click_zooms_in_and_the_wheel_out(show: Open) -> None:
