@@ -24,6 +24,9 @@ settings.load_profile("clearhead")
 torch.set_num_threads(1)
 if not torch.cuda.is_available():  # or every seed is kept, with a traceback, for a GPU that may yet come
     torch.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))
+if sys.dont_write_bytecode:  # or each of the processes compiles the package and rewrites all tests, in every run
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()  # until all tests are imported, a quarter of whose time it would take
 
 TOGETHER = ("tests/browser/studio/", "tests/browser/")  # the tests of each share a browser

@@ -38,6 +38,7 @@ def serve(path: str, until: int) -> None:
     """Accept commands until a process has ended."""
     import_everything()
     gc.freeze()  # so that children do not copy what they only read
+    load_a_model()  # which counts the frozen objects, once for all children
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(64)
@@ -133,10 +134,16 @@ def import_everything() -> None:
 
     for name in LATE:
         import_module(name)
-    clearhead.load("en-es").translate("hello")  # what torch imports on first use
+    load_a_model()  # what torch imports on first use
     for module in walk_packages(clearhead.__path__, "clearhead."):
         if not module.name.endswith("__main__") and ".bench" not in module.name:
             import_module(module.name)
+
+
+def load_a_model() -> None:
+    import clearhead
+
+    clearhead.load("en-es").translate("hello")
 
 
 def ask(path: str, arguments: list[str]) -> int:

@@ -140,16 +140,22 @@ def evaluate(run: str | Path, data: Any = None, *, model: object = None, tokeniz
     return evaluation.evaluate(find(run), data, own=Own.of(model, tokenizer))
 
 
+_has_frozen_objects = False
+
+
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
     """For imports and loading: what they make stays, and to search it for garbage takes as long as a translation."""
+    global _has_frozen_objects
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
-            if not gc.get_freeze_count():  # else the program has frozen objects, which stay so
+            # Frozen objects of the program stay so. They are counted one by one: only until some were found.
+            _has_frozen_objects = _has_frozen_objects or gc.get_freeze_count() > 0
+            if not _has_frozen_objects:
                 gc.freeze()
                 gc.unfreeze()  # all objects are in the oldest generation now: the next collection passes over them
             gc.enable()

@@ -13,7 +13,7 @@ import pytest
 from clearhead.look.render.html import FOLDER, module, pages, style
 
 from . import documents
-from .conftest import Open
+from .conftest import Open, Watched, open_view
 
 DOCUMENTS: dict[str, Any] = {
     "heads": documents.look,
@@ -44,6 +44,39 @@ def test_every_view_has_a_document() -> None:
     assert set(DOCUMENTS) == set(pages())
 
 
+# --- each view is opened once for these tests, which leave it as they found it ---
+
+
+@pytest.fixture(scope="module", params=pages())
+def view(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def shown(watched: Watched, view: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The document of the view that is open."""
+    data: dict[str, Any] = DOCUMENTS[view]()
+    watched.said.clear()
+    open_view(watched.page, tmp_path_factory.mktemp(view), view, data)
+    assert watched.said == []
+    return data
+
+
+@pytest.mark.usefixtures("shown")
+def test_every_control_has_a_name_and_can_be_reached(page: Any) -> None:
+    nameless = """all => all.filter(one =>
+      !(one.getAttribute("aria-label") || one.innerText || one.closest("label")?.innerText)
+    ).map(one => one.outerHTML)"""
+    assert page.locator("button, input, select, [role=button], [tabindex]").evaluate_all(nameless) == []
+    parts = {"ch-tools": ".ch-tools > *", "ch-figure": ".ch-figure :is(button, select, input, [tabindex])"}
+    wanted = {"ch-saving"} | {name for name, inside in parts.items() if page.locator(inside).count()}
+    reached = set()
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.closest('.ch-saving, .ch-tools, .ch-figure')?.className"))
+    assert wanted <= reached
+
+
 def saved(page: Any, kind: str, folder: Path) -> Path:
     with page.expect_download() as waiting:
         page.get_by_role("button", name=f"Save as {kind}").click()
@@ -52,28 +85,38 @@ def saved(page: Any, kind: str, folder: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("view", pages())
-def test_it_saves_a_drawing_a_picture_and_its_data(show: Open, tmp_path: Path, view: str) -> None:
-    data = DOCUMENTS[view]()
-    page = show(view, data)
+def test_it_saves_a_drawing_a_picture_and_its_data(page: Any, tmp_path: Path, view: str, shown: dict[str, Any]) -> None:
     drawing = ElementTree.parse(saved(page, "SVG", tmp_path)).getroot()
     assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
     words = [element.text or "" for element in drawing.iter("{http://www.w3.org/2000/svg}text")]
     assert not WORD[view] or WORD[view] in words
     assert "var(--" not in ElementTree.tostring(drawing, encoding="unicode")
     assert saved(page, "PNG", tmp_path).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert json.loads(saved(page, "JSON", tmp_path).read_text(encoding="utf-8")) == data
+    assert json.loads(saved(page, "JSON", tmp_path).read_text(encoding="utf-8")) == shown
 
 
-@pytest.mark.parametrize("view", pages())
-def test_it_follows_the_system_into_the_dark_and_the_page_out_of_it(show: Open, view: str) -> None:
-    page = show(view, DOCUMENTS[view]())
+@pytest.mark.usefixtures("shown")
+def test_it_follows_the_system_into_the_dark_and_the_page_out_of_it(page: Any) -> None:
     paper = "getComputedStyle(document.querySelector('.clearhead')).backgroundColor"
     assert page.evaluate(paper) == "rgb(255, 255, 255)"
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(paper) == "rgb(18, 21, 27)"
     page.evaluate("document.documentElement.dataset.theme = 'light'")
     assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    page.evaluate("delete document.documentElement.dataset.theme")
+
+
+@pytest.mark.usefixtures("shown")
+def test_it_fits_any_width(page: Any) -> None:
+    for width in (400, 1920, 640):
+        page.set_viewport_size({"width": width, "height": 760})
+        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+        inside = "all => all.every(one => one.getBoundingClientRect().right <= innerWidth + 1)"
+        page.wait_for_timeout(30)
+        assert page.locator(".ch-figure > *, .ch-tools > *, .ch-large svg").evaluate_all(inside)
+
+
+# --- other documents ---
 
 
 def test_what_is_drawn_is_drawn_again_in_the_dark(show: Open) -> None:
@@ -82,17 +125,6 @@ def test_what_is_drawn_is_drawn_again_in_the_dark(show: Open) -> None:
     light = page.evaluate(picture)
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(f"{picture} !== '{light}'")
-
-
-@pytest.mark.parametrize("view", pages())
-def test_it_fits_any_width(show: Open, view: str) -> None:
-    page = show(view, DOCUMENTS[view]())
-    for width in (400, 1920, 640):
-        page.set_viewport_size({"width": width, "height": 760})
-        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
-        inside = "all => all.every(one => one.getBoundingClientRect().right <= innerWidth + 1)"
-        page.wait_for_timeout(30)
-        assert page.locator(".ch-figure > *, .ch-tools > *, .ch-large svg").evaluate_all(inside)
 
 
 ONE = documents.attended(["one"], ["one"])
@@ -166,22 +198,6 @@ def test_no_text_becomes_markup(show: Open, view: str) -> None:
     assert page.evaluate("window.hurt") is None
     assert page.locator("img").count() == 0
     assert attack == document or "onerror" in page.locator(".clearhead").inner_text()
-
-
-@pytest.mark.parametrize("view", pages())
-def test_every_control_has_a_name_and_can_be_reached(show: Open, view: str) -> None:
-    page = show(view, DOCUMENTS[view]())
-    nameless = """all => all.filter(one =>
-      !(one.getAttribute("aria-label") || one.innerText || one.closest("label")?.innerText)
-    ).map(one => one.outerHTML)"""
-    assert page.locator("button, input, select, [role=button], [tabindex]").evaluate_all(nameless) == []
-    parts = {"ch-tools": ".ch-tools > *", "ch-figure": ".ch-figure :is(button, select, input, [tabindex])"}
-    wanted = {"ch-saving"} | {name for name, inside in parts.items() if page.locator(inside).count()}
-    reached = set()
-    for _ in range(12):
-        page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.closest('.ch-saving, .ch-tools, .ch-figure')?.className"))
-    assert wanted <= reached
 
 
 # --- the modules as a page that is served imports them, and as a notebook does ---

@@ -99,7 +99,9 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
         """The class token, then the text up to the longest length."""
         return encode_texts(self.tokenizer, [each.text for each in examples], self.config)
 
-    def label_numbers(self, examples: Sequence[Labelled], known: Sequence[str]) -> NDArray[np.int64]:
+    def label_numbers(
+        self, examples: Sequence[Labelled], ids: Sequence[Words], known: Sequence[str]
+    ) -> NDArray[np.int64]:
         return numbered((each.label for each in examples), known, self.config.data.path)
 
     def tensors(self, ids: Sequence[Words], labels: Any, indices: list[int]) -> Batch:

@@ -87,20 +87,18 @@ class Tag(TextLabelTask[TagModel, Tagged]):
 
     def encode(self, examples: Sequence[Tagged]) -> list[Words]:
         """The words of each sentence, up to the longest length."""
-        return [self._words(each) for each in examples]
+        return [encode_words(self.tokenizer, each.tokens, self.config) for each in examples]
 
-    def label_numbers(self, examples: Sequence[Tagged], known: Sequence[str]) -> list[NDArray[np.int64]]:
+    def label_numbers(
+        self, examples: Sequence[Tagged], ids: Sequence[Words], known: Sequence[str]
+    ) -> list[NDArray[np.int64]]:
         """The number of each word's tag at the piece that has it."""
         rows = []
-        for each in examples:
-            words = self._words(each)
+        for each, words in zip(examples, ids, strict=True):
             row = np.full(len(words.ids), IGNORE_INDEX)
             row[words.ends] = numbered(each.tags[: len(words.ends)], known, self.config.data.path)
             rows.append(row)
         return rows
-
-    def _words(self, example: Tagged) -> Words:
-        return encode_words(self.tokenizer, example.tokens, self.config)
 
     def tensors(self, ids: Sequence[Words], labels: Any, indices: list[int]) -> Batch:
         """ids (B, T) or (B, T, 1 + F), and tags (B, T)."""

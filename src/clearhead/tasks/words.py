@@ -17,10 +17,11 @@ from __future__ import annotations
 import math
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -55,6 +56,7 @@ SHOWN = (30, 60, 120, 240)  # the words of the sample: rank by frequency
 Ids = NDArray[np.int64]
 Shares = NDArray[np.float64]
 Visible = NDArray[np.bool_]
+ListedT = TypeVar("ListedT")
 
 
 class WordsModel(Section):
@@ -267,18 +269,24 @@ def human_scores(vectors: NDArray[Any], words: list[str]) -> tuple[Score, ...]:
     folder = Path(os.environ.get("CLEARHEAD_DATA", "")) / "word2vec"
     found = []
     if (path := folder / "wordsim353.tsv").is_file():
-        pairs = read_word_pairs(path)
+        pairs = _read_once(read_word_pairs, path, path.stat().st_mtime_ns)
         with suppress(DataError):  # none of its words is known
             alike = word_similarity(vectors, words, pairs)
             signature = f"spearman|used:{alike.used}|skipped:{alike.skipped}"
             found.append(Score("WordSim-353", alike.correlation, signature))
     if (path := folder / "questions-words.txt").is_file():
-        questions = read_questions(path)
+        questions = _read_once(read_questions, path, path.stat().st_mtime_ns)
         with suppress(DataError):
             solved = solve_analogies(vectors, words, questions)
             asked = sum(count for _, count in solved.sections.values())
             found.append(Score("analogies", solved.accuracy, f"asked:{asked}|skipped:{solved.skipped}"))
     return tuple(score for score in found if math.isfinite(score.value))
+
+
+@lru_cache(maxsize=2)
+def _read_once(read: Callable[[Path], list[ListedT]], path: Path, _written: int) -> list[ListedT]:
+    """The lines of a list, which every evaluation asks for."""
+    return read(path)
 
 
 class WordVectors(Predictor, task=Words):

@@ -118,8 +118,9 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
         self.tokenizer = train_tokenizer(config, workspace, (self.text(each) for each in train))
         found = (label for each in train for label in self.labels_of(each))
         known = known_labels(found, workspace, config.data.path)
-        self.ids, self.labels = self.encode(train), self.label_numbers(train, known)
-        self.held_out_ids, self.held_out_labels = self.encode(held_out), self.label_numbers(held_out, known)
+        self.ids, self.held_out_ids = self.encode(train), self.encode(held_out)
+        self.labels = self.label_numbers(train, self.ids, known)
+        self.held_out_labels = self.label_numbers(held_out, self.held_out_ids, known)
         sizes = Sizes(vocabulary=len(self.tokenizer), classes=len(known), pad=self.tokenizer.pad)
         self.meta = ModelMeta(sizes, known)
         notes = (*self._left_out(dataset, len(train) + len(held_out)), *self._cut())
@@ -151,7 +152,7 @@ class TextLabelTask(LabelTask[ModelT], Generic[ModelT, ExampleT]):
         """Each text as it is read, up to the longest length."""
 
     @abstractmethod
-    def label_numbers(self, examples: Sequence[ExampleT], known: Sequence[str]) -> Any:
+    def label_numbers(self, examples: Sequence[ExampleT], ids: Sequence[Words], known: Sequence[str]) -> Any:
         """The number of each text's label, or an array with one for each word."""
 
     @abstractmethod
