@@ -1,4 +1,4 @@
-// The parts of a model as people say them; probes have short names: "encoder.0.self" is "encoder, block 0, self-attention".
+// The parts of a model as people say them: the probe "encoder.0.self" is "encoder, block 0, self-attention".
 
 import { t } from "./i18n.js";
 
