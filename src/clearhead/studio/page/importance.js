@@ -90,7 +90,9 @@ export function open(element, state, studio) {
 /** What is known of the heads, again and again: {found, done, of}. */
 async function* steps(method, body, signal) {
   if (method === "gradient") {
-    for await (const { data, done, of } of heldOut("/studio/api/importance", body, signal)) yield { found: data, done, of };
+    for await (const { data, done, of } of heldOut("/studio/api/importance", body, signal)) {
+      yield { found: data, done, of };
+    }
     return;
   }
   let [loss, counted, heads] = [0, {}, {}];

@@ -36,8 +36,8 @@ const MAKE = {
   paragraph: (lines) => h("p", {}, inline(lines.join(" "))),
   table: (lines) => {
     const [head, ...rows] = lines.map(cells).filter((row) => !row.every((each) => /^:?-+:?$/.test(each)));
-    return h("div", { class: "ch-scroll" }, h("table", { class: "ch-table st-rows" },
-      head.some(Boolean) ? h("thead", {}, h("tr", {}, head.map((each) => h("th", { scope: "col" }, inline(each))))) : "",
+    const top = h("thead", {}, h("tr", {}, head.map((each) => h("th", { scope: "col" }, inline(each)))));
+    return h("div", { class: "ch-scroll" }, h("table", { class: "ch-table st-rows" }, head.some(Boolean) ? top : "",
       h("tbody", {}, rows.map(([name, ...rest]) => h("tr", {}, h("th", { scope: "row" }, inline(name)),
         rest.map((each) => h("td", {}, inline(each))))))));
   },

@@ -124,7 +124,7 @@ function headTable(found, most, colours) {
 
 function ranking(found, most) {
   const line = ({ name, loss, change }) => h("li", {},
-    h("span", { title: name === "chosen" ? null : name }, name === "chosen" ? t("What is switched off") : headName(name)),
+    name === "chosen" ? h("span", {}, t("What is switched off")) : h("span", { title: name }, headName(name)),
     h("span", { class: change < 0 ? "ch-meter ch-below" : "ch-meter", "aria-hidden": "true" }, h("span",
       { style: { width: `${Math.max(0.5, (100 * Math.abs(change)) / most)}%` } })),
     h("span", { class: "ch-number" }, `${signed(change)} → ${format(loss)}`));
