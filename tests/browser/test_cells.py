@@ -6,7 +6,7 @@ from .documents import cells
 
 def test_the_text_is_coloured_by_the_unit(show: Open) -> None:
     page = show("cells", cells())
-    assert page.get_by_role("heading").inner_text() == "Unit 17 of decoder.1.hidden"
+    assert page.get_by_role("heading").inner_text() == "Unit 17 of decoder, block 1, output"
     assert "follows line position with a correlation of 0.830" in page.locator(".ch-heading p").inner_text()
     letters = page.locator(".ch-text span")
     assert "".join(letters.evaluate_all("all => all.map(one => one.textContent)")) == "To be,\nor not"
@@ -29,7 +29,7 @@ def test_a_letter_tells_its_value_to_the_pointer_and_to_the_keys(show: Open) -> 
 def test_another_unit_is_chosen_from_the_ranking(show: Open) -> None:
     page = show("cells", cells())
     page.get_by_role("button", name="case").click()
-    assert page.get_by_role("heading").inner_text() == "Unit 5 of decoder.0.hidden"
+    assert page.get_by_role("heading").inner_text() == "Unit 5 of decoder, block 0, output"
     colours = page.locator(".ch-text span").evaluate_all("all => all.map(one => one.style.background)")
     assert colours[:2] == ["rgb(15, 85, 165)", "rgb(244, 246, 249)"]
     assert page.get_by_role("button", name="case").get_attribute("aria-pressed") == "true"

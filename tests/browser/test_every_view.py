@@ -127,6 +127,26 @@ def test_what_is_drawn_is_drawn_again_in_the_dark(show: Open) -> None:
     page.wait_for_function(f"{picture} !== '{light}'")
 
 
+def test_thirty_layers_stand_across_a_wide_page_and_down_a_phone(show: Open) -> None:
+    scores = [[(layer * head % 7) / 10 for head in range(9)] for layer in range(30)]
+    every = {f"decoder.{layer}.self": row for layer, row in enumerate(scores)}
+    documents_of = {
+        "induction": {**documents.induction(), **dict.fromkeys(("induction", "previous", "repeated"), scores)},
+        "importance": {**documents.importance(), "method": "gradient", "heads": every},
+    }
+    for view, data in documents_of.items():
+        page = show(view, data)
+        page.set_viewport_size({"width": 1280, "height": 720})
+        page.wait_for_function("document.querySelector('.ch-matrix').clientWidth > 600")
+        assert page.locator(".ch-matrix").bounding_box()["height"] < 0.62 * 720
+        page.locator(".ch-matrix").focus()
+        page.keyboard.press("ArrowRight")  # to the next layer
+        assert "ayer 1, head 0" in page.get_by_role("status").inner_text()
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.wait_for_function("document.querySelector('.ch-matrix').clientWidth < 390")
+        assert page.locator(".ch-matrix").bounding_box()["height"] > 390
+
+
 ONE = documents.attended(["one"], ["one"])
 SINGLE = {
     "heads": documents.look(attention={"decoder.self": ONE}),

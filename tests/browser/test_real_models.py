@@ -65,6 +65,6 @@ def test_the_units_of_a_language_model(show: Open) -> None:
     ranking = rank_units(model.network, windows(ids, list(TEXT), length=len(ids)), [layer], count=2)
     [(inputs, _)] = windows(ids, list(TEXT), length=len(ids))
     page = show("cells", cells(model.network, inputs, list(TEXT), layer, ranking[0].unit, ranking).to_json())
-    assert page.get_by_role("heading").inner_text() == f"Unit {ranking[0].unit} of {layer}"
+    assert page.get_by_role("heading").inner_text() == f"Unit {ranking[0].unit} of decoder, block 1, output"
     assert page.locator(".ch-text span").count() == len(TEXT)
     assert page.locator(".ch-ranking button").count() == len(ranking)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from clearhead import Predictor, load
 from clearhead.data import hub
 from clearhead.errors import ProbeError
-from clearhead.look.views.importance import importance_by_ablation
+from clearhead.look.views.importance import importance_by_ablation, importance_by_gradient
 from clearhead.studio.what_if import builtin_batches, missing_data, own_batches, usual_examples
 
 from .conftest import Ask
@@ -110,6 +110,19 @@ def test_the_loss_over_held_out_examples_without_each_head(studio: TestClient, m
     found = {head["name"]: head["change"] for head in heads}
     ranked = {f"{layer}:{head}": value for layer, head, value in expected.ranking()}
     assert found == pytest.approx(ranked, rel=1e-3, abs=1e-6)
+
+
+def test_the_importance_of_heads_after_each_batch(studio: TestClient, model: Callable[[str], Any]) -> None:
+    response = studio.post("/studio/api/importance", json={"model": "translator", "batches": 2, "data": "own"})
+    _, *found = [json.loads(line) for line in response.text.splitlines()]
+    batches, loss = own_batches(model("translator"), 2)
+    assert [(each["done"], each["of"]) for each in found] == [(done, len(batches)) for done in range(1, len(found) + 1)]
+    for each in found:
+        expected = importance_by_gradient(model("translator").network, batches[: each["done"]], loss)
+        assert each["data"]["loss"] == pytest.approx(expected.loss, rel=1e-5)
+        assert list(each["data"]["heads"]) == list(expected.heads)
+        for name, row in expected.heads.items():
+            assert each["data"]["heads"][name] == pytest.approx(row.tolist(), rel=1e-3)
 
 
 def test_what_is_switched_off_is_measured_as_one(studio: TestClient) -> None:

@@ -37,6 +37,12 @@ UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 SUFFIXES = (".gguf", ".json", ".md", ".model", ".safetensors", ".spm", ".txt", ".yml")  # none that can hold a program
 MOST_BYTES = 4_000_000_000  # of one model
 # inputs to try with a model that says nothing of its own texts, as imported ones do
+PASSAGE = """ANNA: Where is the small key?
+TOM: You said, "It is in the blue box." I looked there.
+ANNA: Then look again.
+
+He opened the box (it was heavy) and found two keys.
+"""  # lines, capitals and quotes, for a model without a text of its own
 EXAMPLES = ("Once upon a time, there was a little girl", "The capital of France is", "The cat sat on the mat and")
 
 
@@ -71,7 +77,7 @@ def describe(served: ServedModel) -> Document:
         "origin": origin(predictor),
         "scores": {} if predictor.about is None else predictor.about.scores,
         "examples": predictor.examples() or (list(EXAMPLES) if predictor.reads == "text" else []),
-        "passage": predictor.passage(),
+        "passage": predictor.passage() or (PASSAGE if predictor.reads == "text" else ""),
         "held_out": usual_examples(predictor),
     }
     if predictor.reads == "image":

@@ -39,9 +39,10 @@ from clearhead.look.interventions import (
 )
 from clearhead.look.look import Look
 from clearhead.look.probes import probes
+from clearhead.look.views.importance import gradient_by_batch
 from clearhead.nn import NoRelativePositions, PositionScheme
 from clearhead.serve.errors import ERROR_RESPONSES
-from clearhead.serve.inputs import ServiceDep
+from clearhead.serve.inputs import ModelName, RequestBody, ServiceDep
 from clearhead.serve.registry import ServedModel
 from clearhead.studio.inputs import Document, InputBody, compute_json, continues_text, limit_tokens, read_input
 from clearhead.studio.play import stream
@@ -147,12 +148,44 @@ def measured(served: ServedModel, body: DataBody) -> Iterator[Document]:
             yield {"done": done, "of": len(without) * len(batches)}
         mean = total / max(count, 1.0)
         whole = whole if name else mean
-        if not name and body.data == "builtin" and mean > UNKNOWN:
-            raise ProbeError(
-                f"{served.name} does not know examples like the built-in ones (a loss of {mean:.1f}): "
-                "measure on its own data"
-            )
+        if not name:
+            _require_known(served, body.data, mean)
         yield {"name": name, "loss": mean, "change": mean - whole, "count": int(count)}
+
+
+class ImportanceBody(RequestBody):
+    """A model, and on how many held-out batches its heads are ranked."""
+
+    model: ModelName
+    batches: Annotated[int, Field(ge=1, le=64)] = 4
+    data: Annotated[Literal["builtin", "own"], Field(description="As of /what-if/data.")] = "builtin"
+
+
+@router.post("/importance")
+async def importance(body: ImportanceBody, service: ServiceDep) -> StreamingResponse:
+    """How strongly the loss reacts to each head, as lines of JSON: after each batch the mean up to then."""
+    served = service.get(body.model)
+    return StreamingResponse(stream(served, lambda: ranked(served, body)), media_type="application/x-ndjson")
+
+
+def ranked(served: ServedModel, body: ImportanceBody) -> Iterator[Document]:
+    """Yield the importance of all heads after each batch; the loss says whether the model knows such examples."""
+    network = served.model.network
+    yield {"done": 0, "of": 0}  # reading the examples may take a while
+    batches, loss = _held_out(served, body.data, body.batches)
+    with evaluation_mode(network):
+        for done, found in enumerate(gradient_by_batch(network, batches, loss), start=1):
+            _require_known(served, body.data, found.loss)
+            yield {"done": done, "of": len(batches), "data": found.to_json()}
+
+
+def _require_known(served: ServedModel, data: str, loss: float) -> None:
+    """Refuse built-in examples of another kind than the model knows."""
+    if data == "builtin" and loss > UNKNOWN:
+        raise ProbeError(
+            f"{served.name} does not know examples like the built-in ones (a loss of {loss:.1f}): "
+            "measure on its own data"
+        )
 
 
 @lru_cache(maxsize=8)

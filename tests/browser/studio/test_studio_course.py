@@ -17,6 +17,7 @@ def test_a_lesson_checks_its_question_and_progress_is_kept(go: Go) -> None:
     page = go("learn?")
     page.get_by_role("link", name="Start with lesson 1").click()
     page.wait_for_selector(".st-lesson")
+    assert "model=en-es" in page.url  # its sentences are about this translator, whatever else is loaded
     assert page.locator(".st-lesson h2").inner_text() == "Query, key and value"
     assert page.evaluate(APART)
     page.get_by_role("radio", name="The query with every value").check()

@@ -138,13 +138,28 @@ def test_a_wide_window_has_what_is_chosen_beside_the_drawing(go: Go, view: str, 
     assert page.evaluate(SPREAD, beside)
 
 
-def test_a_phone_shows_models_as_a_list_and_keeps_the_search_in_sight(go: Go) -> None:
+def test_a_phone_has_models_as_a_list_the_search_and_a_menu_for_the_thumb(go: Go) -> None:
     page = go("models", width=390, height=844)
     settled(page)
     table = page.locator(".st-model-table")
     assert table.evaluate("one => one.scrollWidth <= one.clientWidth && one.clientWidth <= 390")
     assert page.get_by_role("link", name="Use").first.bounding_box()["x"] < 390
     assert page.get_by_role("button", name="Find…").bounding_box()["x"] >= 0
+    page.get_by_role("button", name="Card").first.click()
+    row = page.locator(".st-card tr", has_text="parameters")  # of the table, as a table
+    row.wait_for()
+    until(page, "document.querySelector('.st-card').getBoundingClientRect().top < innerHeight")
+    where = page.get_by_role("button", name="Models")  # the menu says which view is open
+    where.click()
+    links = page.locator(".st-links a")
+    thumb = "all => all.every(one => one.offsetHeight >= 44 && one.scrollWidth <= one.clientWidth)"
+    assert links.evaluate_all(thumb)
+    page.keyboard.press("Escape")  # from a link or from the button
+    assert where.get_attribute("aria-expanded") == "false"
+    where.click()
+    links.get_by_text("Positions").click()
+    page.get_by_role("button", name="Positions").wait_for()
+    assert not links.first.is_visible()
 
 
 def test_light_or_dark_is_remembered(go: Go) -> None:

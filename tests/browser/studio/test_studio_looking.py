@@ -119,10 +119,12 @@ def test_what_if_without_positions(go: Go) -> None:
     assert outputs.all_inner_texts() == ["Un perro ve un gato.", "Un gato ve un perro."]
     assert page.get_by_role("checkbox", name="Positions").is_checked()
     page.get_by_role("button", name="Switch all on").click()
+    page.locator(".st-suggestions .ch-button", has_text="decoder, block 0").wait_for()
     until(page, "document.querySelectorAll('.st-output')[1]?.innerText === 'Un perro ve un gato.'")
-    page.get_by_role("checkbox", name="decoder.1.cross, head 2").check()
-    page.get_by_role("checkbox", name="encoder.1", exact=True).check()
-    until(page, "document.querySelector('.ch-what-if')?.innerText.includes('decoder.1.cross head 2')")
+    head = "decoder, block 1, cross-attention, head 2"
+    page.get_by_role("checkbox", name=head).check()
+    page.get_by_role("checkbox", name="encoder, block 1", exact=True).check()
+    until(page, f"document.querySelector('.ch-what-if')?.innerText.includes('{head}')")
 
 
 def test_word_map_neighbours_and_analogies(go: Go, studio_page: StudioPage) -> None:

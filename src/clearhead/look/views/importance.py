@@ -10,7 +10,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -115,6 +116,13 @@ def importance_by_ablation(model: nn.Module, batches: Sequence[Any], loss: Loss,
 
 def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss, layers: str = "*") -> Importance:
     """The gradient of the loss with respect to each head, its size averaged over examples."""
+    last = deque(gradient_by_batch(model, batches, loss, layers), maxlen=1)
+    _check(len(last))
+    return last[0]
+
+
+def gradient_by_batch(model: nn.Module, batches: Iterable[Any], loss: Loss, layers: str = "*") -> Iterator[Importance]:
+    """The same after each batch, over all batches up to then."""
     total, count, examples = 0.0, 0.0, 0
     total_slopes: dict[str, Tensor] = {}
     for batch in batches:
@@ -124,8 +132,9 @@ def importance_by_gradient(model: nn.Module, batches: Sequence[Any], loss: Loss,
         for name, slope in zip(by_layer, slopes, strict=True):
             total_slopes[name] = total_slopes.get(name, 0.0) + slope.abs().sum(0).double()  # (H,)
         total, count, examples = total + float(value.detach()), count + float(counted), examples + len(slopes[0])
-    _check(count)
-    return Importance("gradient", total / count, {name: row.cpu() / examples for name, row in total_slopes.items()})
+        _check(count)
+        means = {name: row.cpu() / examples for name, row in total_slopes.items()}
+        yield Importance("gradient", total / count, means)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 
 import { explained } from "./glossary.js";
 import { t } from "./i18n.js";
-import { formatLink } from "./link.js";
+import { courseLink } from "./link.js";
 import { h } from "./views/dom.js";
 
 const CAR = "She has a red car.";
@@ -162,7 +162,7 @@ export function finishedLessons() {
 /** The link of a lesson, counted from 1. */
 export function lessonLink(number) {
   const [view, state] = LESSONS[number - 1].at;
-  return formatLink(view, { ...state, lesson: number });
+  return courseLink(view, { ...state, lesson: number });
 }
 
 /** The panel of a lesson as a list of elements; empty outside the course. */

@@ -4,7 +4,7 @@
 import { get } from "./api.js";
 import { courseList } from "./course.js";
 import { t } from "./i18n.js";
-import { formatLink } from "./link.js";
+import { courseLink } from "./link.js";
 import { resultPanel } from "./shared.js";
 import { STOPS } from "./tour.js";
 import { h } from "./views/dom.js";
@@ -33,7 +33,7 @@ export function open(element, state, studio) {
 function invitation() {
   const [view, state] = STOPS[0].at;
   return h("p", { class: "st-invitation" },
-    h("a", { class: "st-go", href: formatLink(view, { ...state, tour: 1 }) }, t("Take the tour")),
+    h("a", { class: "st-go", href: courseLink(view, { ...state, tour: 1 }) }, t("Take the tour")),
     " ", t("{n} stops, ten minutes: from one sentence to the inside of a Transformer.",
       { n: STOPS.length }));
 }
@@ -46,7 +46,7 @@ function entry({ title, lectures, equation: formula, says, file, line, source, v
   details.addEventListener("toggle", () => studio.set({ idea: details.open ? number : "" }));
   return h("li", { class: "st-idea" },
     h("h2", {}, t(title)), equation(formula), h("p", {}, t(says)),
-    h("p", { class: "st-idea-foot" }, h("a", { href: formatLink(view, state) }, t("See it live")),
+    h("p", { class: "st-idea-foot" }, h("a", { href: courseLink(view, state) }, t("See it live")),
       h("span", { class: "ch-label" }, t(lectures))),
     details);
 }

@@ -15,6 +15,11 @@ export function formatLink(view, state) {
   return `#${view}${query ? `?${query}` : ""}`;
 }
 
+/** A link of the course or the tour: their sentences are about what the bundled translator does with them. */
+export function courseLink(view, state) {
+  return formatLink(view, { ...(state.text ? { model: "en-es" } : {}), ...state });
+}
+
 /** Parse JSON from a link; {} if it is not valid. */
 export function parseJson(text) {
   try {

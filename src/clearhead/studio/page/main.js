@@ -13,6 +13,7 @@ import * as cells from "./cells.js";
 import * as chat from "./chat.js";
 import * as heads from "./heads.js";
 import * as image from "./image.js";
+import * as importance from "./importance.js";
 import * as learn from "./learn.js";
 import * as modelsPage from "./models.js";
 import * as play from "./play.js";
@@ -29,7 +30,7 @@ import { presentation } from "./present.js";
 import { tourCard } from "./tour.js";
 
 const VIEWS = { xray, play, heads, steps, beam, image, "what-if": whatIf, words, positions, cells,
-  learn, train, chat, models: modelsPage, ...viewPages };
+  importance, learn, train, chat, models: modelsPage, ...viewPages };
 const GROUPS = [
   [t("Start here"), ["xray", "learn"]],
   [t("Use"), ["play", "chat", "models"]],
@@ -50,6 +51,11 @@ const main = h("main", { id: "view", tabindex: -1 });
 const card = h("div", { class: "st-side-place" });
 let palette = null;
 const nav = h("nav", { class: "st-nav", "aria-label": t("Views") });
+
+const here = h("span", {}); // the name of the open view
+const menuButton = h("button", { type: "button", class: "ch-button st-menu", "aria-expanded": "false",
+  "aria-controls": "views", onclick: () => openMenu(!nav.hasAttribute("data-open")) },
+h("span", { "aria-hidden": "true" }, "☰ "), here);
 
 const studio = {
   async reloadModels() {
@@ -95,8 +101,10 @@ function show() {
       continue;
     }
     link.setAttribute("aria-current", "page");
-    link.scrollIntoView({ block: "nearest", inline: "center" });
+    link.scrollIntoView({ block: "nearest" });
   }
+  here.replaceChildren(VIEWS[known].NAME);
+  openMenu(false);
   const body = h("div", { class: `st-view st-${known}` });
   main.replaceChildren(
     h("header", { class: "st-heading" }, h("h1", {}, VIEWS[known].NAME),
@@ -181,22 +189,31 @@ function handedOn(view) {
 function openView(event, view) {
   if (event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
+  openMenu(false); // the view may be open already
   studio.go(view, handedOn(view));
+}
+
+/** On a phone the views are a menu below the bar; elsewhere they are always there. */
+function openMenu(on) {
+  nav.toggleAttribute("data-open", on);
+  menuButton.setAttribute("aria-expanded", String(on));
+  if (on) nav.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
 }
 
 function drawNavigation() {
   const link = (view) => h("li", {}, h("a", {
     href: `#${view}`, "data-view": view, onclick: (event) => openView(event, view),
   }, VIEWS[view].NAME));
-  const group = ([name, views]) => [h("p", {}, name),
-    h("ul", { "aria-label": name }, views.map(link))];
+  const group = ([name, views]) => h("div", { class: "st-group" }, h("p", {}, name),
+    h("ul", { "aria-label": name }, views.map(link)));
   nav.replaceChildren(
     h("div", { class: "st-top" },
       h("a", { class: "st-brand", href: "#play" }, h("strong", {}, "Clearhead"), " Studio"),
+      menuButton,
       h("button", { type: "button", class: "ch-button", "aria-label": t("Find…"),
         title: `${t("Find…")} Ctrl+K`,
         onclick: () => palette.open() }, "⌕")),
-    h("div", { class: "st-links" }, GROUPS.flatMap(group)),
+    h("div", { class: "st-links", id: "views" }, GROUPS.map(group)),
     h("div", { class: "st-foot" },
       h("button", { type: "button", class: "ch-button", title: "Ctrl+Z", onclick: undo },
         t("Undo")),
@@ -249,6 +266,11 @@ async function start() {
   main.replaceChildren(h("p", { class: "st-empty", role: "status" }, t("The models are being loaded…")));
   palette = commandPalette(commands);
   addEventListener("keydown", shortcut);
+  nav.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !nav.hasAttribute("data-open")) return;
+    openMenu(false);
+    menuButton.focus();
+  });
   try {
     await studio.reloadModels();
   } catch (error) {

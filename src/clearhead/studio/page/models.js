@@ -4,6 +4,7 @@
 import { get, lines, post, put } from "./api.js";
 import { count, plural, t, translated } from "./i18n.js";
 import { formatLink } from "./link.js";
+import { markdown } from "./markdown.js";
 import { findModel, resultPanel, taskName } from "./shared.js";
 import { button, menu, partLabel, shareList } from "./views/controls.js";
 import { h } from "./views/dom.js";
@@ -46,7 +47,8 @@ export function open(element, state, studio) {
         h("section", { class: "st-card", "aria-label": t("Card of {model}", { model: name }) },
           h("h2", { class: "st-part" }, name),
           h("p", { class: "ch-label" }, `${found.folder}${size}`),
-          h("pre", { tabindex: 0 }, found.card || t("This model has no card."))));
+          found.card ? markdown(found.card) : h("p", {}, t("This model has no card."))));
+      cardPanel.element.scrollIntoView({ block: "nearest" }); // it stands below a long page
     });
   }
 
@@ -63,6 +65,7 @@ export function open(element, state, studio) {
           { model: name }) },
           h("h2", { class: "st-part" }, t("{model} and its original", { model: name })),
           h("ul", {}, report.map((sentence) => h("li", {}, translated(sentence))))));
+      cardPanel.element.scrollIntoView({ block: "nearest" });
     });
   }
 
@@ -72,7 +75,7 @@ export function open(element, state, studio) {
     const looks = model.reads === "image" ? "image" : model.attends ? "heads" : null;
     const score = ([each, value]) => h("li", {}, `${t(each)} ${format(value)}`);
     return h("tr", {}, h("th", { scope: "row" }, name,
-      h("p", { class: "st-hint" }, translated(model.title))),
+      h("p", { class: "st-hint" }, translated(model.title).replaceAll("`", ""))),
       h("td", {}, taskName(model.task)), h("td", {}, t(model.origin)),
       h("td", { class: "ch-number" }, count(model.parameters)),
       h("td", {}, h("ul", {}, Object.entries(model.scores).map(score))),

@@ -60,8 +60,9 @@ export function inputBar({ models, model, text, action, onSubmit, onModel, more 
 /** A menu of models with the title of the chosen one. */
 export function modelMenu(models, model, onModel) {
   const options = models.map(({ name, task }) => [name, `${name} · ${taskName(task)}`]);
+  const title = translated(model.title).replaceAll("`", "");
   return h("div", { class: "st-model" }, menu(t("Model"), options, model.name, onModel),
-    h("span", { class: "st-title", title: translated(model.title) }, translated(model.title)));
+    h("span", { class: "st-title", title }, title));
 }
 
 /** A panel with a place for results and a line for errors: {element, place, load, showError}. */

@@ -2,7 +2,7 @@
 
 import { explained } from "./glossary.js";
 import { t } from "./i18n.js";
-import { formatLink } from "./link.js";
+import { courseLink } from "./link.js";
 import { h } from "./views/dom.js";
 
 const CAR = "She has a red car.";
@@ -57,7 +57,7 @@ export function tourCard(number, studio) {
   if (!stop) return [];
   const link = (to, text, style) => h("a",
     { class: style, rel: to > index ? "next" : "prev",
-      href: formatLink(STOPS[to].at[0], { ...STOPS[to].at[1], tour: to + 1 }) }, text);
+      href: courseLink(STOPS[to].at[0], { ...STOPS[to].at[1], tour: to + 1 }) }, text);
   const leave = () => {
     studio.set({ tour: "" });
     card.remove();

@@ -9,7 +9,6 @@ import { choice } from "./views/controls.js";
 import { h } from "./views/dom.js";
 import { mount as mountFlow } from "./views/flow.js";
 import { mount as mountGradients } from "./views/gradients.js";
-import { mount as mountImportance } from "./views/importance.js";
 import { mount as mountInduction } from "./views/induction.js";
 import { mount as mountLens } from "./views/lens.js";
 import { mount as mountPatches } from "./views/patches.js";
@@ -21,7 +20,7 @@ const languageModel = ({ attends, continues }) => attends && continues;
 
 /**
  * The views: `reads` tells whether a view needs a text, `methods` between what it lets one choose,
- * `usual` what it opens with, `waits` the button that starts what takes long.
+ * `usual` what it opens with.
  */
 const VIEWS = {
   rollout: { NAME: t("Rollout"), reads: true, mount: mountPatches, fits: transformer, route: "look",
@@ -47,13 +46,6 @@ const VIEWS = {
   induction: { NAME: t("Induction"), reads: false, mount: mountInduction, fits: languageModel,
     ABOUT: t("Heads that find where a word stood before and look at what followed it: that is " +
       "how a model repeats.") },
-  importance: { NAME: t("Importance"), reads: false, mount: mountImportance,
-    fits: ({ attends }) => attends, methods: ["gradient", "ablation"],
-    waits: t("Measure (takes up to a minute)"),
-    before: t("A table with a cell for each head will stand here: the stronger its colour, the more the model " +
-      "needs the head. Many heads can go without harm; a few cannot."),
-    ABOUT: t("How much worse the model gets without each head, measured on examples that it was " +
-      "not trained on.") },
   scaling: { NAME: t("Scaling"), reads: false, mount: mountScaling, fits: ({ attends }) => attends,
     ABOUT: t("Why scores are divided by √d: without it, long vectors let one key take all the " +
       "weight before anything is learned.") },
@@ -64,8 +56,7 @@ export const viewPages = Object.fromEntries(Object.entries(VIEWS).map(([view, ab
   [view, { ...about, open: (element, state, studio) =>
     open(view, about, element, state, studio) }]));
 
-function open(view, { reads, mount, fits, methods, asks, route, waits, before, usual = {} }, element, state,
-  studio) {
+function open(view, { reads, mount, fits, methods, asks, route, usual = {} }, element, state, studio) {
   const models = studio.models(fits);
   if (!models.length) return element.append(
     noModel(t("None of the loaded models fits this view.")));
@@ -102,9 +93,7 @@ function open(view, { reads, mount, fits, methods, asks, route, waits, before, u
 
   const more = methods
     ? [choice(t("Method"), methods.map((name) => [name, t(name)]), request.method,
-      (method) => { request.method = method; if (!waits) refresh(); })] : [];
-  if (waits) more.push(h("button", { type: "button", class: "st-go", onclick: () => refresh() },
-    waits));
+      (method) => refresh({ method }))] : [];
   const onModel = (name) => studio.go(view, { model: name });
   const onSubmit = (text) => {
     chosen = { ...usual };
@@ -115,7 +104,6 @@ function open(view, { reads, mount, fits, methods, asks, route, waits, before, u
       onSubmit }).element
     : h("div", { class: "st-bar" }, modelMenu(models, model, onModel),
       h("div", { class: "st-more" }, more)), panel);
-  if (!waits || state.at) refresh();
-  else place.append(h("p", { class: "st-hint" }, before));
+  refresh();
   return { close: () => shown?.destroy() };
 }

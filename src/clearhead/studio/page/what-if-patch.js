@@ -8,6 +8,7 @@ import { formatLink, parseJson } from "./link.js";
 import { modelMenu, resultPanel } from "./shared.js";
 import { button, partLabel } from "./views/controls.js";
 import { arrow, h } from "./views/dom.js";
+import { partName } from "./views/names.js";
 import { extent, format, percent, visible } from "./views/numbers.js";
 import { palette } from "./views/theme.js";
 
@@ -49,7 +50,7 @@ export function patchPanel(element, { models, model, state, studio }) {
     if (taken !== name) {
       hold(null);
       note.textContent = t("This vector fits only {state}: put it onto a token of that row.",
-        { state: taken });
+        { state: partName(taken) });
       return;
     }
     patches = [...patches.filter((each) => each.state !== name || each.token !== token), { state: name,
@@ -66,7 +67,7 @@ export function patchPanel(element, { models, model, state, studio }) {
     for (const cell of root.querySelectorAll("[data-side=donor]")) cell.setAttribute("aria-pressed",
       String(cell.dataset.state === next?.state && Number(cell.dataset.token) === next?.taken));
     note.textContent = next ? t("You hold the vector of “{word}” at {state}: put it onto a token of the "
-      + "lower sentence.", { word: visible(wordOf("donor", next.state, next.taken)), state: next.state })
+      + "lower sentence.", { word: visible(wordOf("donor", next.state, next.taken)), state: partName(next.state) })
       : HINT;
   }
 
@@ -78,10 +79,12 @@ export function patchPanel(element, { models, model, state, studio }) {
     const focused = root.contains(document.activeElement) ? document.activeElement.dataset : null;
     const key = focused?.side
       && `[data-side="${focused.side}"][data-state="${focused.state}"][data-token="${focused.token}"]`;
+    const scrolled = [...root.querySelectorAll(".ch-scroll")].map((each) => each.scrollTop);
     const colours = palette(root);
     root.replaceChildren(
       sentence("donor", TAKE, colours), sentence("own", PUT, colours), answers());
-    if (key) root.querySelector(key)?.focus();
+    root.querySelectorAll(".ch-scroll").forEach((each, place) => { each.scrollTop = scrolled[place] ?? 0; });
+    if (key) root.querySelector(key)?.focus({ preventScroll: true });
   }
 
   /** A sentence: a table for each stack, a row for each state, a square for each token. */
@@ -96,7 +99,7 @@ export function patchPanel(element, { models, model, state, studio }) {
 
   function table(side, stack, words, sizes, most, colours) {
     const states = data.states.filter((name) => name.startsWith(`${stack}.`)).reverse(); // the last block on top
-    const body = h("tbody", {}, states.map((name) => h("tr", {}, h("th", { scope: "row" }, shortName(name)),
+    const body = h("tbody", {}, states.map((name) => h("tr", {}, h("th", { scope: "row", title: name }, shortName(name)),
       words.map((word, token) => h("td", {}, cell(side, name, token, word, sizes[name][token] / most, colours))))));
     body.addEventListener("keydown", (event) => move(event, body, words.length));
     return h("div", { class: "ch-scroll" }, partLabel(STACKS[stack]), h("table", { class: "st-states",
@@ -108,8 +111,8 @@ export function patchPanel(element, { models, model, state, studio }) {
   function cell(side, name, token, word, share, colours) {
     const patch = side === "own" ? patches.find((each) => each.state === name && each.token === token) : null;
     const colour = colours.share(share);
-    const label = patch ? t("{word}, {state}, taken from {donor}", { word: visible(word), state: name,
-      donor: visible(wordOf("donor", name, patch.taken)) }) : `${visible(word)}, ${name}`;
+    const label = patch ? t("{word}, {state}, taken from {donor}", { word: visible(word), state: partName(name),
+      donor: visible(wordOf("donor", name, patch.taken)) }) : `${visible(word)}, ${partName(name)}`;
     const made = h("button", { type: "button", class: patch ? "st-state st-patched" : "st-state",
       "data-side": side, "data-state": name, "data-token": token, "aria-label": label, title: label,
         "aria-pressed": side === "donor" ? "false" : null,
@@ -182,7 +185,7 @@ export function patchPanel(element, { models, model, state, studio }) {
     const changes = patches.map((each) => ({ kind: "patch", donor: request.donor, ...each }));
     const link = formatLink("xray", { model: model.name, text: request.text, changes: JSON.stringify(changes) });
     const chip = ({ state: name, taken, token }) => h("li", {},
-      h("span", {}, t("{state}: “{word}” into “{other}”", { state: name,
+      h("span", {}, t("{state}: “{word}” into “{other}”", { state: partName(name),
         word: visible(wordOf("donor", name, taken)), other: visible(wordOf("own", name, token)) })),
       button("×", () => takeBack(name, token), t("Take this patch back")));
     const line = (label, text) => h("p", { class: "ch-answer-line" }, h("span", { class: "ch-label" }, label), h("bdi",

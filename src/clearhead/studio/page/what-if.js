@@ -12,6 +12,7 @@ import { button, choice, partLabel, toggle } from "./views/controls.js";
 import { h } from "./views/dom.js";
 import { frame, title } from "./views/frame.js";
 import { amountLegend } from "./views/legend.js";
+import { blockName, byKind, headName, partName } from "./views/names.js";
 import { format, percent, visible } from "./views/numbers.js";
 
 export const NAME = t("What if");
@@ -66,24 +67,34 @@ export function open(element, state, studio) {
 
   /** Draw switches for the whole model, for each layer and for each head. */
   function drawSwitches({ whole: present, layers, heads }) {
+    const columns = Math.max(0, ...Object.values(heads));
     const whole = WHOLE.filter(([name]) => present.includes(name)).map(([name, text]) => toggle(text, off[name],
       (on) => change({ [name]: on })));
-    const layerSwitches = layers.map((name) => toggle(name, off.layers.includes(name), (on) => flip("layers", name,
-      on)));
-    const rows = Object.entries(heads).map(([name, count]) => h("tr", {}, h("th", { scope: "row" }, name),
-      Array.from({ length: count }, (_, head) => h("td", {}, headSwitch(`${name}:${head}`, t("{part}, head {head}",
-        { part: name, head }))))));
-    const columns = Math.max(0, ...Object.values(heads));
+    const layerSwitches = Object.entries(byKind(layers)).map(([stack, names]) => h("div", { class: "st-blocks" },
+      partLabel(partName(stack)), names.map(layerSwitch)));
+    const row = (name) => h("tr", {}, h("th", { scope: "row", title: name }, blockName(name)),
+      Array.from({ length: heads[name] }, (_, head) => h("td", {}, headSwitch(`${name}:${head}`))));
+    const groups = Object.entries(byKind(Object.keys(heads))).map(([kind, names]) => h("tbody", {},
+      h("tr", {}, h("th", { scope: "rowgroup", colspan: columns + 1 }, partName(kind))), names.map(row)));
     const header = h("tr", {}, h("th", { scope: "col" }, t("Head")),
       Array.from({ length: columns }, (_, head) => h("th", { scope: "col" }, head)));
     switches.replaceChildren(
       h("fieldset", {}, h("legend", {}, t("Switch off")), whole, button(t("Switch all on"), reset)),
       h("fieldset", {}, h("legend", {}, t("Layers")), layerSwitches),
-      h("fieldset", {}, h("legend", {}, t("Heads")), h("table", {}, h("thead", {}, header), h("tbody", {}, rows))));
+      h("fieldset", {}, h("legend", {}, t("Heads")), h("div", { class: "st-inner", tabindex: 0, role: "region",
+        "aria-label": t("Heads") }, h("table", {}, h("thead", {}, header), groups))));
   }
 
-  function headSwitch(name, label) {
-    const input = h("input", { type: "checkbox", "aria-label": label, title: label, checked: off.heads.includes(name),
+  function layerSwitch(name) {
+    const made = toggle(blockName(name), off.layers.includes(name), (on) => flip("layers", name, on));
+    made.title = name;
+    made.querySelector("input").setAttribute("aria-label", partName(name));
+    return made;
+  }
+
+  function headSwitch(name) {
+    const input = h("input", { type: "checkbox", "aria-label": headName(name), title: `${headName(name)} (${name})`,
+      checked: off.heads.includes(name),
       onchange: () => flip("heads", name, input.checked) });
     return input;
   }
@@ -94,10 +105,27 @@ export function open(element, state, studio) {
     refresh();
   }
 
+  /** Parts to begin with, each a click away: a block, a head and the positions. */
+  function suggestions({ whole, layers, heads }) {
+    const layer = Object.keys(heads).at(-1);
+    const head = `${layer}:${heads[layer] - 1}`;
+    const block = layers.find((name) => name.split(".")[0] === layers.at(-1).split(".")[0]);
+    const all = [...(block ? [[partName(block), { layers: [block] }]] : []),
+      ...(layer ? [[headName(head), { heads: [head] }]] : []),
+      ...(whole.includes("positions") ? [[t("Positions"), { positions: true }]] : [])];
+    const suggest = ([name, changes]) => button(name, () => {
+      change(changes);
+      drawSwitches(data.parts);
+    });
+    return h("p", { class: "st-suggestions" }, h("span", { class: "ch-label" }, t("For example, switch off")),
+      all.map(suggest));
+  }
+
   function draw() {
     const colours = view.palette();
     title(view.heading, [readsImage ? t("the image") : data.text], comparison(data, off));
     view.figure.replaceChildren(
+      ...(isOff(off) ? [] : [suggestions(data.parts)]),
       column(t("Original"), data.original, data, colours), column(nameOf(off), data.changed, data, colours),
       amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share));
     const meaning = t("The stronger the colour of a token, the more probable the model finds it.");
@@ -130,21 +158,20 @@ function column(name, { output, loss, probabilities }, { words }, colours) {
 }
 
 function comparison({ divergence, flipped }, off) {
-  if (nameOf(off) === t("Nothing switched off")) return t("switch something off on the left");
+  if (!isOff(off)) return t("switch a part off, and see here what changes");
   return t("its probabilities moved by {divergence} (KL divergence; 0 is not at all) · the most probable token " +
     "changed at {share} of the positions", { divergence: format(divergence), share: percent(flipped) });
 }
 
-function nameOf({ scale, mask, positions, layers, heads }) {
-  const whole = [scale && t("scale"), mask && t("mask"), positions && t("positions")].filter(Boolean);
-  const all = [...whole, ...layers, ...heads.map(headName)];
-  if (!all.length) return t("Nothing switched off");
-  if (all.length <= 3) return t("Without {parts}", { parts: all.join(", ") });
-  return t("Without {parts} and {n} more", { parts: all.slice(0, 3).join(", "), n: all.length - 3 });
+/** Whether anything is switched off. */
+function isOff({ scale, mask, positions, layers, heads }) {
+  return scale || mask || positions || layers.length > 0 || heads.length > 0;
 }
 
-/** "encoder.1.self:3" as a reader says it. */
-function headName(name) {
-  const [part, head] = name.split(":");
-  return t("{part} head {head}", { part, head });
+function nameOf({ scale, mask, positions, layers, heads }) {
+  const whole = [scale && t("scale"), mask && t("mask"), positions && t("positions")].filter(Boolean);
+  const all = [...whole, ...layers.map(partName), ...heads.map(headName)];
+  if (!all.length) return t("Nothing switched off");
+  if (all.length <= 3) return t("Without {parts}", { parts: all.join("; ") });
+  return t("Without {parts} and {n} more", { parts: all.slice(0, 3).join("; "), n: all.length - 3 });
 }

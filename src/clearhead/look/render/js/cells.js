@@ -8,6 +8,7 @@ import { h, keyOf } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
 import { plural, t } from "./i18n.js";
 import { signedLegend } from "./legend.js";
+import { partName } from "./names.js";
 import { extent, format, visible } from "./numbers.js";
 
 export const FORMAT = "clearhead-cells-1";
@@ -23,6 +24,7 @@ export function mount(element, data, options = {}) {
     const values = known(data, chosen);
     title(view.heading, [t("Unit {unit} of {layer}", { unit: chosen.unit, layer: layerName(chosen.layer) })],
       summary(data, chosen));
+    view.heading.querySelector("h2").title = probe(chosen);
     const colours = view.palette();
     text = coloured(data.tokens, values, colours);
     text.addEventListener("pointerover", (event) => tell(event.target));
@@ -74,7 +76,12 @@ function validChoice(data, requested) {
 }
 
 function layerName(layer) {
-  return typeof layer === "number" ? t("layer {layer}", { layer }) : layer;
+  return typeof layer === "number" ? t("layer {layer}", { layer }) : partName(layer);
+}
+
+/** The unit as `--layer` and `--unit` of the command name it. */
+function probe({ layer, unit }) {
+  return `${layer} ${unit}`;
 }
 
 function summary(data, { layer, unit }) {
@@ -107,7 +114,7 @@ function ranking(entries, chosen, ready, pick) {
   const line = (entry) => {
     const own = entry.layer === chosen.layer && entry.unit === chosen.unit;
     const state = { "aria-pressed": String(own), disabled: !ready(entry), onclick: () => pick(entry) };
-    return h("li", {}, h("button", { type: "button", ...state },
+    return h("li", {}, h("button", { type: "button", title: probe(entry), ...state },
       h("span", { class: "ch-feature" }, t(entry.feature)),
       h("span", { class: "ch-number" }, format(entry.held_out ?? entry.correlation)),
       meter(entry.held_out ?? entry.correlation),

@@ -9,6 +9,7 @@ import { t } from "./i18n.js";
 import { amountLegend } from "./legend.js";
 import { lines } from "./lines.js";
 import { matrix } from "./matrix.js";
+import { partName } from "./names.js";
 import { extent, format, largest, visible } from "./numbers.js";
 
 export const FORMAT = "clearhead-flow-1";
@@ -30,7 +31,7 @@ export function mount(element, data, options = {}) {
     const colours = view.palette();
     title(view.heading, [data.text ?? t("Attention flow")],
       t("{model} · {kind}: from each token of the last layer (rows) to each input token (columns)",
-        { model: data.model ?? "", kind: data.kind }));
+        { model: data.model ?? "", kind: partName(data.kind) }));
     const head = { rows: data.tokens, columns: data.tokens, weights: data.shares };
     const [room, piped] = [roomIn(view.figure), data.tokens.length <= LINES_UP_TO];
     const half = piped && room > BESIDE ? room / 2 - 24 : room;

@@ -8,7 +8,7 @@ import { frame, handle, title, widget } from "./frame.js";
 import { t } from "./i18n.js";
 import { amountLegend } from "./legend.js";
 import { extent, format, largest, percent } from "./numbers.js";
-import { headTable } from "./table.js";
+import { headTable, isTurned } from "./table.js";
 
 export const FORMAT = "clearhead-induction-1";
 
@@ -58,13 +58,16 @@ export function mount(element, data, options = {}) {
       return [t("Layer {layer}, head {head}", { layer, head }), values[layer][head],
         layer === chosen.layer && head === chosen.head];
     });
-    view.figure.replaceChildren(h("div", { class: "ch-halves" },
-      h("div", {}, headTable({ values, most }, roomIn(view.figure), colours, { chosen, onHover: say, onPick: choose }),
-        amountLegend(colours, [t("weight 0"), t("weight {value}", { value: format(most) })]),
-        h("p", { class: "ch-note" }, MEANING[chosen.score])),
-      h("div", { class: "ch-pattern-parts" }, partLabel(t("What such a head does, with letters for tokens")),
-        pattern(SEEN[chosen.score]),
-        h("div", {}, partLabel(t("The strongest heads")), shareList(ranked)))));
+    const room = roomIn(view.figure);
+    const table = headTable({ values, most }, room, colours, { chosen, onHover: say, onPick: choose });
+    const legend = amountLegend(colours, [t("weight 0"), t("weight {value}", { value: format(most) })]);
+    const note = h("p", { class: "ch-note" }, MEANING[chosen.score]);
+    const example = [partLabel(t("What such a head does, with letters for tokens")), pattern(SEEN[chosen.score])];
+    const list = h("div", {}, partLabel(t("The strongest heads")), shareList(ranked));
+    const halves = (one, other) => h("div", { class: "ch-halves" }, h("div", {}, one),
+      h("div", { class: "ch-pattern-parts" }, other));
+    view.figure.replaceChildren(...(isTurned(values, room) ? [table, legend, halves([list], [...example, note])]
+      : [halves([table, legend, note], [...example, list])]));
     say(null);
   }
 

@@ -9,6 +9,7 @@ import { clamp, h, keyOf } from "./dom.js";
 import { equation } from "./equation.js";
 import { frame, handle, title, widget } from "./frame.js";
 import { t, translated } from "./i18n.js";
+import { partName } from "./names.js";
 import { number, range, visible } from "./numbers.js";
 import { drawing, table } from "./values.js";
 import { stepVectors } from "./vectors.js";
@@ -71,7 +72,8 @@ export function mount(element, data, options = {}) {
   function draw() {
     const focused = view.tools.contains(document.activeElement) ? document.activeElement.dataset.keep : null;
     const { name, equation: written, value, labels } = data.steps[step];
-    const place = data.about ? t(data.about) : t("{kind} · layer {layer}, head {head}, query {query}", data);
+    const place = data.about ? t(data.about) : t("{kind} · layer {layer}, head {head}, query {query}",
+      { ...data, kind: partName(data.kind) });
     title(view.heading, [t("“{word}”, step by step", { word: visible(data.rows[data.query]) })], place);
     view.tools.replaceChildren(player(), rail(data.steps, step, go));
     const colours = view.palette();

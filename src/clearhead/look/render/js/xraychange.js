@@ -5,6 +5,7 @@
 import { button, choice, menu, partLabel, toggle } from "./controls.js";
 import { clamp, h } from "./dom.js";
 import { t } from "./i18n.js";
+import { partName } from "./names.js";
 import { format, percent, visible } from "./numbers.js";
 
 const FIELDS = {
@@ -39,14 +40,15 @@ export function changeName(change, axes) {
   const stack = (change.layer ?? change.state ?? "").split(".")[0] || change.stack;
   const token = (place, of = stack) => visible(axes[of]?.[place] ?? String(place));
   const keys = change.layer?.endsWith(".cross") ? "encoder" : stack;
-  const { layer, head } = change;
+  const { head } = change;
+  const layer = partName(change.layer ?? "");
   const word = token(change.token);
   const pair = { layer, head, query: token(change.query), key: token(change.key, keys) };
   switch (change.kind) {
-    case "weight": return t("{layer} head {head}: “{query}” → “{key}” {share}",
+    case "weight": return t("{layer}, head {head}: “{query}” → “{key}” {share}",
       { ...pair, share: percent(change.weight) });
-    case "head": return t("{layer} head {head} × {factor}", { ...pair, factor: format(change.factor) });
-    case "block": return t("{block} switched off", { block: change.block });
+    case "head": return t("{layer}, head {head} × {factor}", { ...pair, factor: format(change.factor) });
+    case "block": return t("{block} switched off", { block: partName(change.block) });
     case "seen": return change.seen ? t("{layer}: “{query}” sees “{key}”", pair)
       : t("{layer}: “{query}” does not see “{key}”", pair);
     case "mask": return change.layer ? t("{layer}: no mask", pair) : t("no mask");
@@ -55,7 +57,7 @@ export function changeName(change, axes) {
     case "token": return change.word ? t("“{word}” is now “{other}”", { word, other: change.word })
       : t("“{word}” taken out", { word });
     case "temperature": return t("temperature {value}", { value: format(change.value) });
-    default: return t("{state}: “{word}” from “{donor}”", { state: change.state, word, donor: change.donor });
+    default: return t("{state}: “{word}” from “{donor}”", { state: partName(change.state), word, donor: change.donor });
   }
 }
 
