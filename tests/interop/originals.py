@@ -241,6 +241,8 @@ ORIGINALS = {
         "Starcoder2ForCausalLM", "Starcoder2Config", EVEN | {"sliding_window": 7}, "lm", engine=False
     ),
     "granite": Original("GraniteForCausalLM", "GraniteConfig", EVEN | GRANITE, "lm"),
+    "olmo": Original("OlmoForCausalLM", "OlmoConfig", EVEN, "lm"),
+    "olmo2": Original("Olmo2ForCausalLM", "Olmo2Config", EVEN | {"rms_norm_eps": 1e-3}, "lm", engine=False),
     "falcon": Original("FalconForCausalLM", "FalconConfig", FALCON, "lm", engine=False),
     "falcon in turn": Original(
         "FalconForCausalLM",

@@ -253,10 +253,24 @@ def test_labels_with_probabilities_of_their_own(tmp_path: Path, count: int) -> N
     np.testing.assert_allclose([found.probabilities[f"LABEL_{number}"] for number in range(count)], expected, atol=1e-5)
 
 
+def test_labels_of_one_name_keep_their_probabilities(tmp_path: Path) -> None:
+    """As ImageNet has two cranes."""
+    theirs = ORIGINALS["bert classify"].save(tmp_path / "theirs")
+    edit(tmp_path / "theirs" / "config.json", id2label={"0": "crane", "1": "dog", "2": "crane"})
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    ours = load(tmp_path / "ours")
+    ids = torch.tensor([ours.tokenizer.framed(ours.tokenizer.encode(TEXTS[0]), 61)])
+    with torch.no_grad():
+        expected = theirs(ids).logits.softmax(-1)[0].tolist()
+    found = ours.classify(TEXTS[0]).probabilities
+    assert list(found) == ["crane (0)", "dog", "crane (2)"]
+    np.testing.assert_allclose(list(found.values()), expected, atol=1e-5)
+
+
 def test_a_regression_is_refused(tmp_path: Path) -> None:
     ORIGINALS["bert classify"].save(tmp_path / "theirs")
     edit(tmp_path / "theirs" / "config.json", problem_type="regression")
-    with pytest.raises(RunError, match="has problem_type='regression', which Clearhead cannot import"):
+    with pytest.raises(RunError, match=r"has problem_type='regression', which gives no label; .* imports single_label"):
         prepare_import(tmp_path / "theirs")
 
 

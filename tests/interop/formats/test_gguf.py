@@ -77,6 +77,8 @@ MODELS |= {
         {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
     ),
     "bloom": ("BloomConfig", {"vocab_size": V, "n_layer": LAYERS, "hidden_size": 60, "n_head": 6}),
+    "olmo": ("OlmoConfig", {**DENSE, **HEADS, "hidden_size": 60, "rope_theta": 777.0}),
+    "olmo2": ("Olmo2Config", {**DENSE, **HEADS, "hidden_size": 60, "rope_theta": 777.0, "rms_norm_eps": 3e-4}),
     "granite": (
         "GraniteConfig",
         {**DENSE, **HEADS, "hidden_size": 60, "rope_theta": 777.0, "embedding_multiplier": 3.0, "logits_scaling": 5.0}
@@ -117,9 +119,9 @@ def stored(arch: str, name: str, weight: np.ndarray, config: Any) -> np.ndarray:
     if "query_key_value" in name:
         groups = key_value_heads(config) if arch == "falcon" else config.num_attention_heads
         return all_queries_first(weight, groups, config.num_attention_heads // groups)
-    if arch in ("llama", "granite") and "q_proj" in name:
+    if arch in ("llama", "granite", "olmo") and "q_proj" in name:
         return pairs_from_halves(weight, config.num_attention_heads)
-    if arch in ("llama", "granite") and "k_proj" in name:
+    if arch in ("llama", "granite", "olmo") and "k_proj" in name:
         return pairs_from_halves(weight, config.num_key_value_heads)
     if arch.startswith("gemma") and name.endswith("norm.weight"):
         return weight + 1
@@ -143,9 +145,9 @@ def add_settings(writer: Any, arch: str, config: Any) -> None:
         writer.add_rope_dimension_count(int(config.rope_parameters["partial_rotary_factor"] * head_dim))
     if arch in ("gptneox", "stablelm"):
         writer.add_parallel_residual(config.use_parallel_residual)
-    if arch == "starcoder2":
+    if arch in ("olmo", "starcoder2"):
         writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    if arch in ("gemma2", "gemma3", "starcoder2"):
+    if arch in ("gemma2", "gemma3", "starcoder2") and config.sliding_window:
         writer.add_sliding_window(config.sliding_window)
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
@@ -183,7 +185,7 @@ def write(
         writer.add_key_length(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
     else:
         names = ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")
-        writer.add_layer_norm_eps(next(getattr(config, name) for name in names if hasattr(config, name)))
+        writer.add_layer_norm_eps(next((getattr(config, name) for name in names if hasattr(config, name)), 1e-5))
     add_settings(writer, arch, config)
     add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
     for name, value in (metadata or {}).items():

@@ -213,6 +213,15 @@ def _granite(model: Model) -> dict[str, Any]:
     }
 
 
+def _olmo(model: Model) -> dict[str, Any]:
+    names = {"model_type": "olmo", "architectures": ["OlmoForCausalLM"]}
+    return {**_llama(model), **names, "clip_qkv": model.get("attention.clamp_kqv") or None}
+
+
+def _olmo2(model: Model) -> dict[str, Any]:
+    return {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], **model.dense()}
+
+
 def _qwen2(model: Model) -> dict[str, Any]:
     # Biases are part of the architecture: Qwen2 always has them, and only on queries, keys and values.
     return {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **model.dense()}
@@ -478,6 +487,11 @@ ARCHITECTURES = {
     "falcon": Architecture(_falcon, _falcon_names),
     "bloom": Architecture(_bloom, _bloom_names),
     "granite": Architecture(_granite, _llama_names),
+    "olmo": Architecture(_olmo, _llama_names),
+    "olmo2": Architecture(
+        _olmo2,
+        table({**GATED, **HEAD_NORMS, **GEMMA_NORMS}),
+    ),
     "t5": Architecture(_t5, _t5_names),
     "t5encoder": Architecture(_t5, _t5_names),
 }
