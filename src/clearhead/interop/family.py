@@ -262,10 +262,7 @@ class ForeignConfig:
     def several(self) -> bool:
         """Whether each label has a probability of its own; a single label always has."""
         if self.get("problem_type", PROBLEM_TYPES[0]) not in PROBLEM_TYPES:
-            raise RunError(
-                f"{self.checkpoint.source}: config.json has problem_type={self('problem_type')!r}, which gives no "
-                f"label; Clearhead imports {' and '.join(PROBLEM_TYPES)}"
-            )
+            raise RunError(f"{self.refuse('problem_type')}; it imports {' and '.join(PROBLEM_TYPES)}")
         return self.get("problem_type") == "multi_label_classification" or len(self.labels) == 1
 
     @property
