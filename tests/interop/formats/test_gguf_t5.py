@@ -46,7 +46,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write(path: Path, model: Any, pieces: Path, arch: str = "t5") -> None:
     """What llama.cpp's converter writes."""
-    config, read = model.config, read_pieces(pieces)
+    config = model.config
     writer = gguf.GGUFWriter(path, arch)
     writer.add_context_length(512)
     writer.add_embedding_length(config.d_model)
@@ -61,7 +61,21 @@ def write(path: Path, model: Any, pieces: Path, arch: str = "t5") -> None:
     if arch == "t5":
         writer.add_decoder_block_count(config.num_decoder_layers)
         writer.add_decoder_start_token_id(config.decoder_start_token_id)
-    unused = [(f"[PAD{number}]", -10000.0, 5) for number in range(len(read.pieces), config.vocab_size)]
+    add_tokenizer(writer, pieces, config.vocab_size)
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config.num_layers)
+    for name, tensor in model.state_dict().items():
+        if name.endswith("embed_tokens.weight") or (name == "lm_head.weight" and config.scale_decoder_outputs):
+            continue  # the output is the embedding
+        writer.add_tensor(table.get_name(name, try_suffixes=(".weight",)), tensor.numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def add_tokenizer(writer: Any, pieces: Path, size: int) -> None:
+    read = read_pieces(pieces)
+    unused = [(f"[PAD{number}]", -10000.0, 5) for number in range(len(read.pieces), size)]
     tokens, scores, kinds = zip(*read.pieces, *unused, strict=True)
     writer.add_tokenizer_model("t5")
     writer.add_tokenizer_pre("default")
@@ -74,15 +88,6 @@ def write(path: Path, model: Any, pieces: Path, arch: str = "t5") -> None:
     writer.add_eos_token_id(1)
     writer.add_unk_token_id(2)
     writer.add_pad_token_id(0)
-    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config.num_layers)
-    for name, tensor in model.state_dict().items():
-        if name.endswith("embed_tokens.weight") or (name == "lm_head.weight" and config.scale_decoder_outputs):
-            continue  # the output is the embedding
-        writer.add_tensor(table.get_name(name, try_suffixes=(".weight",)), tensor.numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def make(kind: str, **changes: Any) -> Any:
@@ -126,6 +131,44 @@ def test_an_encoder_is_the_model_that_was_written(tmp_path: Path, pieces: Path) 
     assert parity.first_drift is None
     with torch.no_grad():
         hidden = theirs(torch.tensor([[*ours.tokenizer.encode(TEXTS[1]), 1]])).last_hidden_state
+    assert_close(torch.tensor(ours.embed(TEXTS[1])), hidden[0].mean(0), atol=1e-4, rtol=1e-4)
+
+
+def test_a_multilingual_encoder_has_the_same_kind_of_tokenizer(tmp_path: Path, pieces: Path) -> None:
+    """XLM-RoBERTa is a BERT there, whose positions begin at 0."""
+    torch.manual_seed(7)
+    sizes = {"hidden_size": 42, "num_attention_heads": 6, "num_hidden_layers": 2, "intermediate_size": 53}
+    settings = sizes | {"vocab_size": 83, "max_position_embeddings": 62, "type_vocab_size": 1, "pad_token_id": 0}
+    theirs = transformers.XLMRobertaModel(transformers.XLMRobertaConfig(**settings), add_pooling_layer=False).eval()
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "bert")
+    writer.add_context_length(61)
+    writer.add_embedding_length(42)
+    writer.add_feed_forward_length(53)
+    writer.add_block_count(2)
+    writer.add_head_count(6)
+    writer.add_layer_norm_eps(theirs.config.layer_norm_eps)
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(gguf.PoolingType.MEAN)
+    add_tokenizer(writer, pieces, 83)
+    writer.add_add_bos_token(False)
+    writer.add_add_eos_token(True)
+    table = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, 2)
+    for name, tensor in theirs.state_dict().items():
+        numbers = tensor.numpy()[1:] if "position_embeddings" in name else tensor.numpy()  # begins after the padding
+        writer.add_tensor(table.get_name(name, try_suffixes=(".weight", ".bias")), numbers)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    imported = prepare_import(tmp_path / "m.gguf")
+    write_run(imported, tmp_path / "ours", report_of(imported))
+    ours = load(tmp_path / "ours")
+    ids = torch.tensor([[*ours.tokenizer.encode(TEXTS[1]), 1]])
+    with torch.no_grad():
+        hidden = theirs(ids).last_hidden_state
     assert_close(torch.tensor(ours.embed(TEXTS[1])), hidden[0].mean(0), atol=1e-4, rtol=1e-4)
 
 
