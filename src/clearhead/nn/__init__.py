@@ -86,15 +86,7 @@ from clearhead.nn.scores import (
     scaled_dot,
 )
 
-__all__ = [
-    "Explicit",
-    "Fused",
-    "JointNorm",
-    "MultiHeadAttention",
-    "attention",
-    "concatenate_and_project",
-    "fused_attention",
-]
+__all__ = ["Explicit", "Fused", "JointNorm", "MultiHeadAttention", "attention", "concatenate_and_project"]
 __all__ += ["fused_attention", "pick_one", "softmax", "sum_of_projections"]
 __all__ += ["PLACEMENTS", "Decoder", "DecoderBlock", "DecoderCache", "Encoder", "EncoderBlock"]
 __all__ += ["OutputNorm", "ParallelBlock", "PostNorm", "PreNorm", "Residual", "SandwichNorm"]

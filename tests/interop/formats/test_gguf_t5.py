@@ -11,7 +11,6 @@ from tests.optional import optional
 from torch.testing import assert_close
 
 from clearhead.errors import RunError
-from clearhead.interop.checkpoint import read_checkpoint
 from clearhead.interop.importing import prepare_import, report_of, write_run
 from clearhead.interop.reference import compare_tensors, load_reference
 from clearhead.interop.sentencepiece import read_pieces
@@ -44,8 +43,8 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "spiece.model"
 
 
-def write(path: Path, model: Any, pieces: Path, arch: str = "t5") -> None:
-    """What llama.cpp's converter writes."""
+def write(path: Path, model: Any, pieces: Path, arch: str = "t5", characters: bool = False) -> None:
+    """What llama.cpp's converter writes; the table of characters takes a second."""
     config = model.config
     writer = gguf.GGUFWriter(path, arch)
     writer.add_context_length(512)
@@ -61,7 +60,7 @@ def write(path: Path, model: Any, pieces: Path, arch: str = "t5") -> None:
     if arch == "t5":
         writer.add_decoder_block_count(config.num_decoder_layers)
         writer.add_decoder_start_token_id(config.decoder_start_token_id)
-    add_tokenizer(writer, pieces, config.vocab_size)
+    add_tokenizer(writer, pieces, config.vocab_size, characters)
     table = gguf.get_tensor_name_map(gguf.MODEL_ARCH[arch.upper()], config.num_layers)
     for name, tensor in model.state_dict().items():
         if name.endswith("embed_tokens.weight") or (name == "lm_head.weight" and config.scale_decoder_outputs):
@@ -73,7 +72,7 @@ def write(path: Path, model: Any, pieces: Path, arch: str = "t5") -> None:
     writer.close()
 
 
-def add_tokenizer(writer: Any, pieces: Path, size: int) -> None:
+def add_tokenizer(writer: Any, pieces: Path, size: int, characters: bool = False) -> None:
     read = read_pieces(pieces)
     unused = [(f"[PAD{number}]", -10000.0, 5) for number in range(len(read.pieces), size)]
     tokens, scores, kinds = zip(*read.pieces, *unused, strict=True)
@@ -84,7 +83,8 @@ def add_tokenizer(writer: Any, pieces: Path, size: int) -> None:
     writer.add_token_types(kinds)
     writer.add_add_space_prefix(read.space_before)
     writer.add_remove_extra_whitespaces(read.join_spaces)
-    writer.add_precompiled_charsmap(read.characters)
+    if characters:
+        writer.add_precompiled_charsmap(read.characters)
     writer.add_eos_token_id(1)
     writer.add_unk_token_id(2)
     writer.add_pad_token_id(0)
@@ -104,7 +104,7 @@ def make(kind: str, **changes: Any) -> Any:
 @pytest.mark.parametrize("changes", [{}, {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}])
 def test_a_translator_is_the_model_that_was_written(tmp_path: Path, pieces: Path, changes: dict[str, Any]) -> None:
     theirs = make("T5ForConditionalGeneration", **changes)
-    write(tmp_path / "m.gguf", theirs, pieces)
+    write(tmp_path / "m.gguf", theirs, pieces, characters=not changes)
     imported = prepare_import(tmp_path / "m.gguf")
     write_run(imported, tmp_path / "ours", report_of(imported))
     ours = load(tmp_path / "ours")
@@ -113,7 +113,7 @@ def test_a_translator_is_the_model_that_was_written(tmp_path: Path, pieces: Path
         assert len(parity.differences) == 3 + 2 + 1
         assert [each.name for each in parity.differences if each.largest > 1e-4] == []
     spm = sentencepiece.SentencePieceProcessor(model_file=str(pieces))
-    for text in [*TEXTS, "The dog's bread  was small", "Éé ﬁ", "xyz 123"]:
+    for text in [*TEXTS, "The dog's bread  was small", "xyz 123", *([] if changes else ["Éé ﬁ"])]:
         assert ours.tokenizer.encode(text) == spm.encode(text), text
     source = torch.tensor([[*spm.encode(TEXTS[0]), 1]])
     written = theirs.generate(source, max_new_tokens=9, do_sample=False, num_beams=1)[0].tolist()
@@ -172,11 +172,9 @@ def test_a_multilingual_encoder_has_the_same_kind_of_tokenizer(tmp_path: Path, p
     assert_close(torch.tensor(ours.embed(TEXTS[1])), hidden[0].mean(0), atol=1e-4, rtol=1e-4)
 
 
-def test_scores_of_fewer_tokens_are_one_sentence(tmp_path: Path, pieces: Path) -> None:
+def test_scores_of_fewer_tokens_are_one_sentence() -> None:
     from clearhead.interop.formats.base.gguf_tokenizer import read_tokenizer
 
-    write(tmp_path / "m.gguf", make("T5EncoderModel", num_layers=1), pieces, "t5encoder")
-    assert read_checkpoint(tmp_path / "m.gguf").tokenizer is not None
     metadata = {"tokenizer.ggml.model": "t5", "tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.scores": [0.0]}
     with pytest.raises(RunError, match="it has 2 tokens and the scores of 1"):
-        read_tokenizer(metadata, tmp_path / "m.gguf")
+        read_tokenizer(metadata, Path("m.gguf"))

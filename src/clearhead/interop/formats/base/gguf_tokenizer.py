@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Library
 
@@ -242,7 +243,7 @@ def _unigram(
     read = Pieces(
         pieces,
         algorithm=UNIGRAM,
-        characters=bytes(int(each) % 256 for each in ggml.get("precompiled_charsmap", ())),
+        characters=np.array(ggml.get("precompiled_charsmap", ())).astype(np.uint8).tobytes(),
         space_before=bool(ggml.get("add_space_prefix", True)),
         join_spaces=bool(ggml.get("remove_extra_whitespaces", True)),
     )
