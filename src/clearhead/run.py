@@ -261,9 +261,9 @@ def find(model: str | Path) -> Path:
         raise RunError(f"{model} is neither a run directory nor a file of a model that `clearhead import` reads")
     known = [*bundled_names(), *(str(each.parent) for each in path.parent.glob("*/config.yaml"))]
     close = difflib.get_close_matches(str(path), known, n=1)
-    suggestion = f" did you mean {close[0]}?;" if close else ""
+    suggestion = f"did you mean {close[0]}? " if close else ""
     raise RunError(
-        f"no such run directory or model: {model};{suggestion} "
+        f"no such run directory or model: {model}; {suggestion}"
         "`clearhead models` lists those that come with the package"
     )
 

@@ -96,8 +96,8 @@ def test_a_name_is_found_and_a_directory_comes_before_it(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [
-        ("en-ess", "no such run directory or model: en-ess; did you mean en-es?; `clearhead models` lists"),
-        ("runs/min", "no such run directory or model: runs/min; did you mean runs/mine?; `clearhead models` lists"),
+        ("en-ess", "no such run directory or model: en-ess; did you mean en-es? `clearhead models` lists"),
+        ("runs/min", "no such run directory or model: runs/min; did you mean runs/mine? `clearhead models` lists"),
         ("qqq", "no such run directory or model: qqq; `clearhead models` lists those that come with the package"),
         ("letter", "letter is neither a run directory nor a file of a model that `clearhead import` reads"),
     ],

@@ -22,7 +22,7 @@ PARTS: tuple[tuple[str, ...], ...] = (
     ("model.norm=rms", "model.placement=before", "model.bias=false"),
     ("model.placement=around", "model.feed_forward=swiglu"),
     ("model.feed_forward=gelu", "model.kv_heads=1", "model.key_dim=6", "model.value_dim=10"),
-    ("model.window=3", "model.score=dot", "model.tied=false"),
+    ("model.window=3", "model.score=dot", "model.tied=false", "model.placement=output"),
 )
 SMALL = ("model.dim=12", "model.heads=3", "model.layers=2", "model.inner=29", "model.max_length=64")
 

@@ -241,6 +241,8 @@ ORIGINALS = {
         "Starcoder2ForCausalLM", "Starcoder2Config", EVEN | {"sliding_window": 7}, "lm", engine=False
     ),
     "granite": Original("GraniteForCausalLM", "GraniteConfig", EVEN | GRANITE, "lm"),
+    "olmo": Original("OlmoForCausalLM", "OlmoConfig", EVEN, "lm"),
+    "olmo2": Original("Olmo2ForCausalLM", "Olmo2Config", EVEN | {"rms_norm_eps": 1e-3}, "lm", engine=False),
     "falcon": Original("FalconForCausalLM", "FalconConfig", FALCON, "lm", engine=False),
     "falcon in turn": Original(
         "FalconForCausalLM",
@@ -285,6 +287,9 @@ ORIGINALS = {
     **encoders("mpnet", "MPNet", ENCODER | {"max_position_embeddings": 63, "pad_token_id": UNKNOWN}),
     **encoders("modernbert", "ModernBert", MODERN),
     "vit": Original("ViTForImageClassification", "ViTConfig", IMAGE, "vision"),
+    "dinov2": Original(
+        "Dinov2ForImageClassification", "Dinov2Config", IMAGE | {"mlp_ratio": 2, "layerscale_value": 0.7}, "vision"
+    ),
     "deit": Original("DeiTForImageClassification", "DeiTConfig", IMAGE | {"qkv_bias": False}, "vision"),
     "t5": Original("T5ForConditionalGeneration", "T5Config", T5, "translate"),
     "t5 gated": Original(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from tests.optional import optional
 import clearhead
 from clearhead.cli.main import _run
 from clearhead.errors import ClearheadError, ConfigError, RunError
+from clearhead.interop.family import FAMILIES
+from clearhead.interop.formats.base.gguf_architectures import ARCHITECTURES
 from clearhead.interop.importing import import_model
 from clearhead.run import find, read_card
 
@@ -47,6 +50,16 @@ def change(path: Path, **values: Any) -> None:
 
 
 # --- what is written ---
+
+
+def test_the_documentation_lists_every_family_and_architecture() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "interop.md").read_text(encoding="utf-8")
+    table, rest = text.split("| family | becomes |")[1].split("A GGUF file has an architecture instead: ")
+    rows = [row.split("|")[1] for row in table.splitlines() if row.count("|") > 2]
+    listed = {name.strip() for row in rows for name in row.split(",")} - {"---"}
+    assert listed == set(FAMILIES.names())
+    names = re.sub(r"\(.*?\)", "", rest.split(".\n")[0]).replace(" and ", ", ").split(",")
+    assert {name.strip() for name in names} == set(ARCHITECTURES)
 
 
 def test_the_command_reports_and_the_card_has_the_report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from torch.testing import assert_close
 
 from clearhead.errors import RunError
 from clearhead.interop import parity
-from clearhead.interop.importing import import_model, prepare_import
+from clearhead.interop.importing import import_model, prepare_import, report_of, write_run
 from clearhead.interop.parity import import_and_compare
+from clearhead.interop.reference import example_inputs
 from clearhead.tasks.base.predictor import load
 
 from .originals import ENCODER, GROUPED, ORIGINALS, PAD, STOP, T5, Original, save_tokenizer
@@ -253,14 +255,54 @@ def test_labels_with_probabilities_of_their_own(tmp_path: Path, count: int) -> N
     np.testing.assert_allclose([found.probabilities[f"LABEL_{number}"] for number in range(count)], expected, atol=1e-5)
 
 
+def test_labels_of_one_name_keep_their_probabilities(tmp_path: Path) -> None:
+    """As ImageNet has two cranes."""
+    theirs = ORIGINALS["bert classify"].save(tmp_path / "theirs")
+    edit(tmp_path / "theirs" / "config.json", id2label={"0": "crane", "1": "dog", "2": "crane"})
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    ours = load(tmp_path / "ours")
+    ids = torch.tensor([ours.tokenizer.framed(ours.tokenizer.encode(TEXTS[0]), 61)])
+    with torch.no_grad():
+        expected = theirs(ids).logits.softmax(-1)[0].tolist()
+    found = ours.classify(TEXTS[0]).probabilities
+    assert list(found) == ["crane (0)", "dog", "crane (2)"]
+    np.testing.assert_allclose(list(found.values()), expected, atol=1e-5)
+
+
 def test_a_regression_is_refused(tmp_path: Path) -> None:
     ORIGINALS["bert classify"].save(tmp_path / "theirs")
     edit(tmp_path / "theirs" / "config.json", problem_type="regression")
-    with pytest.raises(RunError, match="has problem_type='regression', which Clearhead cannot import"):
+    with pytest.raises(
+        RunError, match="has problem_type='regression', which Clearhead cannot import; it imports single"
+    ):
         prepare_import(tmp_path / "theirs")
 
 
 # --- images ---
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("crop", [28, 21])
+def test_images_smaller_than_those_of_training(tmp_path: Path, crop: int) -> None:
+    """DINOv2 is trained with images of 518 pixels, and its processor gives images of 224."""
+    original = ORIGINALS["dinov2"]
+    theirs = replace(original, settings=original.settings | {"image_size": 35}).save(tmp_path / "theirs")
+    size = {"size": {"shortest_edge": 30}, "crop_size": {"height": crop, "width": crop}, "do_center_crop": True}
+    (tmp_path / "theirs" / "preprocessor_config.json").write_text(json.dumps(size))
+    imported = prepare_import(tmp_path / "theirs")
+    write_run(imported, tmp_path / "ours", report_of(imported))
+    ours, inputs = load(tmp_path / "ours"), example_inputs(imported)
+    assert inputs[0].shape == (1, 3, crop, crop)
+    expected = theirs(**imported.family.reference_inputs(imported.checkpoint, inputs)).logits
+    np.testing.assert_allclose(ours.network(*inputs), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_crop_of_broken_patches_is_refused(tmp_path: Path) -> None:
+    ORIGINALS["dinov2"].save(tmp_path / "theirs")
+    (tmp_path / "theirs" / "preprocessor_config.json").write_text(json.dumps({"size": 30, "crop_size": 20}))
+    with pytest.raises(RunError, match=r"preprocessor_config=\{'size': 30, 'crop_size': 20\}, which Clearhead cannot"):
+        prepare_import(tmp_path / "theirs")
+
 
 WHOLE = {"image_processor_type": "ViTImageProcessor", "size": {"height": 21, "width": 21}, "resample": 2}
 PROCESSORS: dict[str, tuple[str, dict[str, Any]]] = {

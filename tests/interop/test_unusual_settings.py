@@ -171,6 +171,10 @@ REFUSED = {
         "ModernBertForMaskedLM", "ModernBertConfig", MODERN | BOTH_SCALED, "masked_lm"
     ),
     "problem_type='regression'": vision({"problem_type": "regression"}),
+    "use_swiglu_ffn=True": Original(
+        "Dinov2ForImageClassification", "Dinov2Config", IMAGE | {"use_swiglu_ffn": True}, "vision"
+    ),
+    "clip_qkv=3.0": language_model("OlmoForCausalLM", "Olmo", GROUPED | {"clip_qkv": 3.0}),
     "num_channels=4": vision({"num_channels": 4}, "DeiT"),
     "share_encoder_decoder_embeddings=False": translator(
         "MarianMTModel", "Marian", UNSHARED | {"decoder_vocab_size": SIZE}

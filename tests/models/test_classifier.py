@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from clearhead.nn import POOLS, first_token, last_token, max_token, mean_token
-from clearhead.nn.pooling import first_two_tokens, root_mean_token, weighted_mean_token
+from clearhead.nn.pooling import class_token_and_mean, first_two_tokens, root_mean_token, weighted_mean_token
 
 from .setting import CLASSES, DIM, B, S, System, T, assert_every_parameter_learns, memorise, sentences
 
@@ -29,6 +29,7 @@ def test_one_label_for_a_text(pool: str) -> None:
     [
         *(("class", first_token), ("mean", mean_token), ("max", max_token), ("last", last_token)),
         *(("weighted_mean", weighted_mean_token), ("root_mean", root_mean_token), ("first_two", first_two_tokens)),
+        ("class_and_mean", class_token_and_mean),
     ],
     ids=POOLS.builtin(),
 )

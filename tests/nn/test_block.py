@@ -16,6 +16,7 @@ from clearhead.nn import (
     LayerNorm,
     Mask,
     MultiHeadAttention,
+    OutputNorm,
     PostNorm,
     PreNorm,
     RMSNorm,
@@ -44,6 +45,7 @@ def double(*shape: int) -> torch.Tensor:
     [
         (PostNorm, lambda block, x, f: block.norm(x + f(x))),
         (PreNorm, lambda block, x, f: x + f(block.norm(x))),
+        (OutputNorm, lambda block, x, f: x + block.norm(f(x))),
         (SandwichNorm, lambda block, x, f: x + block.outer_norm(f(block.norm(x)))),
     ],
 )

@@ -93,6 +93,15 @@ def test_queries_and_keys_are_normalised_before_they_turn() -> None:
     assert_close(k.norm(dim=-1), torch.full((B, HEADS, T), 2.0), atol=1e-3, rtol=0)
 
 
+def test_queries_of_all_heads_are_normalised_together() -> None:
+    part = MultiHeadAttention(DIM, HEADS, joint_norm=RMSNorm, key_dim=4, value_dim=5, relative=Rotary(4))
+    x = torch.randn(B, T, DIM)
+    q, k = part.project(x, None, None, None)[:2]
+    for found in (q, k):
+        assert_close((found**2).mean((1, 3)), torch.ones(B, T), atol=1e-3, rtol=0)
+        assert (found.norm(dim=-1) - 2.0).abs().max() > 0.1
+
+
 def test_a_layer_with_a_window_sees_less_than_its_mask() -> None:
     part = MultiHeadAttention(DIM, HEADS, window=3)
     x, same = torch.randn(B, T, DIM), Mask(causal=True, window=3)

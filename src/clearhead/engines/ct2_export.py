@@ -34,8 +34,9 @@ POSITIONS = 4096  # rows of a sinusoidal table; a learned one has its module len
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "gelu_tanh": "GELUTanh", "quick_gelu": "GELUSigmoid"}
 NOT_EXPRESSED = (  # settings of the model that have no form in the library
     *("embedding_dim", "embedding_norm", "segments", "norm_eps", "head_norm", "layer_windows", "rotary_dim"),
-    *("rotary_factors", "rotary_gain", "parallel", "output_transform", "output_cap"),
+    *("joint_norm", "rotary_factors", "rotary_gain", "parallel", "output_transform", "output_cap"),
 )
+PLACEMENTS = ("before", "after", "around")
 IN_HEADS = ("rotary", "alibi", "t5")  # schemes that the library computes itself; it reads others from a table
 
 
@@ -64,7 +65,7 @@ def _unsupported_settings(network: Seq2Seq | LanguageModel) -> Iterator[str]:
         yield "model.hard"
     if not isinstance(block.residual1.norm, NativeNorm):
         yield f"model.norm={config.norm}"
-    if block.residual1.native_form() is None:
+    if config.placement not in PLACEMENTS:
         yield f"model.placement={config.placement}"
     if block.feed_forward.native_form() is None:
         yield f"model.feed_forward={config.feed_forward}"

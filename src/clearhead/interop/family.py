@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -78,6 +79,7 @@ class Family(ABC):
 
 
 OUTPUTS = ("lm_head", "embed_out")  # of language models
+PROBLEM_TYPES = ("single_label_classification", "multi_label_classification")
 LABELLERS = ("ForSequenceClassification", "ForTokenClassification")  # heads that name labels
 
 
@@ -259,13 +261,16 @@ class ForeignConfig:
     @property
     def several(self) -> bool:
         """Whether each label has a probability of its own; a single label always has."""
-        self.require("problem_type", None, "single_label_classification", "multi_label_classification")
+        if self.get("problem_type", PROBLEM_TYPES[0]) not in PROBLEM_TYPES:
+            raise RunError(f"{self.refuse('problem_type')}; it imports {' and '.join(PROBLEM_TYPES)}")
         return self.get("problem_type") == "multi_label_classification" or len(self.labels) == 1
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the classes, in order."""
+        """The names of the classes, in order; those of one name are told apart by their numbers."""
         named = self.get("id2label")
         if named:
-            return tuple(str(named[key]) for key in sorted(named, key=int))
+            names = [str(named[key]) for key in sorted(named, key=int)]
+            times = Counter(names)
+            return tuple(name if times[name] == 1 else f"{name} ({number})" for number, name in enumerate(names))
         return tuple(f"LABEL_{number}" for number in range(self.get("num_labels", 2)))

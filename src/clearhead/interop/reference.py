@@ -94,9 +94,11 @@ def load_reference(checkpoint: Checkpoint, task: str) -> nn.Module:
         else:
             values = {name: value for name, value in checkpoint.config.items() if name != "model_type"}
             settings = transformers.AutoConfig.for_model(checkpoint.config["model_type"], **values)
-            model = kind.from_config(settings, attn_implementation="eager")
-            model.load_state_dict({name: each.float() for name, each in checkpoint.tensors.items()}, strict=False)
-            model.tie_weights()
+            weights = {name: each.float() for name, each in checkpoint.tensors.items()}
+            if hasattr(kind, "from_config"):  # an Auto class, which needs a path
+                with torch.device("meta"):
+                    kind = type(kind.from_config(settings))
+            model = kind.from_pretrained(None, config=settings, state_dict=weights, attn_implementation="eager")
     found: nn.Module = model.eval()
     return found
 

@@ -26,7 +26,7 @@ from clearhead.errors import TextError
 
 FILES = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "source.spm")
 UNKNOWN, CONTROL, BYTE = 2, 3, 6  # kinds of pieces
-BYTE_PAIRS = 2  # the algorithm
+UNIGRAM, BYTE_PAIRS = 1, 2  # algorithms
 RARE = -100.0  # score of a token that the vocabulary has and the model lacks
 M2M100_LANGUAGES = (  # in the order of their ids
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
@@ -79,15 +79,8 @@ def sentencepiece_library(
     if family in ("xlm_roberta", "camembert", "mbart", "nllb"):
         scored.append(("<mask>", 0.0))
     unknown = special.get("unk_token", "<unk>")
-    library = Library(_model(read, scored, unknown))
+    library = pieces_library(read, scored, unknown)
     library.normalizer = _normalizer(read, family, settings)
-    scheme: Any = "always" if read.space_before else "never"
-    library.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme=scheme, split=read.join_spaces)
-    library.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", left=1)]
-        if any(kind == BYTE for *_, kind in read.pieces)
-        else [decoders.Metaspace("▁", prepend_scheme=scheme)]
-    )
     controls = [text for text, _, kind in read.pieces if kind in (UNKNOWN, CONTROL)]
     extra = [text for text, _ in scored if text.startswith("<extra_id_")] if family == "t5" else []
     known = [
@@ -97,6 +90,20 @@ def sentencepiece_library(
     codes = [text for text, _ in scored if text.startswith(">>") and text.endswith("<<")]  # Marian: the target language
     library.add_tokens([AddedToken(text, special=False, normalized=False) for text in codes])
     _add_template(library, family, {**special, "language": _source_language(settings, family, languages)}, settings)
+    return library
+
+
+def pieces_library(read: Pieces, scored: list[tuple[str, float]], unknown: str) -> Library:
+    """The tokenizer of some pieces, each with its score, in the order of their ids."""
+    library = Library(_model(read, scored, unknown))
+    library.normalizer = _normalizer(read, "", {})
+    scheme: Any = "always" if read.space_before else "never"
+    library.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme=scheme, split=read.join_spaces)
+    library.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", left=1)]
+        if any(kind == BYTE for *_, kind in read.pieces)
+        else [decoders.Metaspace("▁", prepend_scheme=scheme)]
+    )
     return library
 
 

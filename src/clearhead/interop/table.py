@@ -59,6 +59,22 @@ def regrouped(heads: int, parts: int = 3) -> Change:
     return Change(apply, undo)
 
 
+def key_value_groups(queries: int, groups: int) -> Change:
+    """Rows in groups of some queries, a key and a value -> all queries, all keys, all values."""
+
+    def apply(x: Tensor) -> Tensor:
+        grouped = x.reshape(groups, queries + 2, -1, *x.shape[1:])
+        parts = (grouped[:, :queries], grouped[:, queries], grouped[:, queries + 1])
+        return torch.cat([part.reshape(-1, *x.shape[1:]) for part in parts])
+
+    def undo(x: Tensor) -> Tensor:
+        parts = x.reshape(queries + 2, groups, -1, *x.shape[1:])
+        rows = parts[:queries].reshape(groups, queries, -1, *x.shape[1:])
+        return torch.cat((rows, parts[queries:].transpose(0, 1)), dim=1).flatten(0, 2)
+
+    return Change(apply, undo)
+
+
 def rotary_halves(heads: int, rotated: int) -> Change:
     """Rows of each head whose rotary partners are neighbours -> partners (i, i + rotated / 2); the rest stays."""
 

@@ -252,6 +252,7 @@ def multi_head(
         normalize=pick_one if config.hard else softmax,
         relative=relative,
         head_norm=NoNorm if config.head_norm is None else make_norm(config, config.head_norm),
+        joint_norm=None if config.joint_norm is None else make_norm(config, config.joint_norm),
         window=window,
         bias=biased in ("all", "qkv"),
         output_bias=biased in ("all", "output"),

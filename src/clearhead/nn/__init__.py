@@ -3,6 +3,7 @@
 from clearhead.nn.attention import (
     Explicit,
     Fused,
+    JointNorm,
     MultiHeadAttention,
     attention,
     concatenate_and_project,
@@ -18,6 +19,7 @@ from clearhead.nn.block import (
     DecoderCache,
     Encoder,
     EncoderBlock,
+    OutputNorm,
     ParallelBlock,
     PostNorm,
     PreNorm,
@@ -84,10 +86,10 @@ from clearhead.nn.scores import (
     scaled_dot,
 )
 
-__all__ = ["Explicit", "Fused", "MultiHeadAttention", "attention", "concatenate_and_project", "fused_attention"]
-__all__ += ["pick_one", "softmax", "sum_of_projections"]
+__all__ = ["Explicit", "Fused", "JointNorm", "MultiHeadAttention", "attention", "concatenate_and_project"]
+__all__ += ["fused_attention", "pick_one", "softmax", "sum_of_projections"]
 __all__ += ["PLACEMENTS", "Decoder", "DecoderBlock", "DecoderCache", "Encoder", "EncoderBlock"]
-__all__ += ["ParallelBlock", "PostNorm", "PreNorm", "Residual", "SandwichNorm"]
+__all__ += ["OutputNorm", "ParallelBlock", "PostNorm", "PreNorm", "Residual", "SandwichNorm"]
 __all__ += ["Cache", "FixedCache", "GrowingCache", "MemoryCache", "WindowCache"]
 __all__ += ["PATCHES", "ConvolutionalPatches", "FeatureEmbedding", "ResidualPatches"]
 __all__ += ["NgramEmbedding", "OneSegment", "PatchEmbedding", "SegmentEmbedding", "SoftCap", "TokenEmbedding"]

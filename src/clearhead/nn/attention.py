@@ -85,9 +85,9 @@ class MultiHeadAttention(nn.Module):
 
     Self-attention takes its keys and values from `x`, cross-attention from `memory`. Everything that can vary is
     a part: `score` and `normalize` replace the scaled dot product and the softmax, `relative` puts the order of the
-    tokens into the heads, `head_norm` normalises every query and key, `kv_heads` lets groups of heads share keys and
-    values, and `key_dim` and `value_dim` are the sizes of one head. A layer with a `window` sees less far than its
-    mask allows. The cache belongs to the caller.
+    tokens into the heads, `head_norm` normalises every query and key, `joint_norm` those of all heads together,
+    `kv_heads` lets groups of heads share keys and values, and `key_dim` and `value_dim` are the sizes of one head.
+    A layer with a `window` sees less far than its mask allows. The cache belongs to the caller.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class MultiHeadAttention(nn.Module):
         normalize: Normalize = softmax,
         relative: RelativePositions | None = None,
         head_norm: MakeNorm = NoNorm,
+        joint_norm: MakeNorm | None = None,
         window: int | None = None,
         bias: bool = True,
         output_bias: bool | None = None,
@@ -123,6 +124,8 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(memory_dim, kv_heads * value_dim, bias=bias)
         self.output = nn.Linear(heads * value_dim, dim, bias=bias if output_bias is None else output_bias)
         self.query_norm, self.key_norm, self.window = head_norm(key_dim), head_norm(key_dim), window
+        if joint_norm is not None:
+            self.query_norm, self.key_norm = (JointNorm(joint_norm(n * key_dim)) for n in (heads, kv_heads))
         self.relative = NoRelativePositions() if relative is None else relative
         self.kernel = choose_kernel(score, normalize, dropout)
 
@@ -155,6 +158,17 @@ class MultiHeadAttention(nn.Module):
         """Tokens (B, S, memory_dim) from position `start` on -> keys (B, G, S, D) and values (B, G, S, V)."""
         keys = self.relative.rotate(self.key_norm(split_heads(self.key(memory), self.kv_heads)), start)
         return keys, split_heads(self.value(memory), self.kv_heads)
+
+
+class JointNorm(nn.Module):
+    """A norm of the heads side by side: (B, H, T, D) as vectors of H × D."""
+
+    def __init__(self, norm: nn.Module):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return split_heads(self.norm(join_heads(x)), x.size(1))
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:

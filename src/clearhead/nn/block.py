@@ -1,6 +1,7 @@
 """Blocks and stacks of them: attention and feed-forward, each inside a residual connection with a norm (Add & Norm).
 
-    before   x + F(Norm(x))            after   Norm(x + F(x))            around   x + Norm(F(Norm(x)))
+    before   x + F(Norm(x))            after   Norm(x + F(x))
+    around   x + Norm(F(Norm(x)))      output   x + Norm(F(x))
     parallel   x + A(Norm(x)) + F(Norm(x))        attention and feed-forward read the same x (`ParallelBlock`)
 
 A stack is the same block several times, each reading the output of the one below. The lectures' three shapes:
@@ -111,6 +112,19 @@ class SandwichNorm(Residual):
 
     def native_form(self) -> ResidualForm:
         return ResidualForm(before=self.norm, inside=self.outer_norm)
+
+
+@PLACEMENTS.register("output")
+class OutputNorm(Residual):
+    """x + Norm(F(x)): only what is added is normalised."""
+
+    equation = "x + Norm(z)"
+
+    def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
+        return x + self.dropout(self.norm(sublayer(x)))
+
+    def native_form(self) -> ResidualForm:
+        return ResidualForm(inside=self.norm)
 
 
 class EncoderBlock(nn.Module):

@@ -79,7 +79,13 @@ def first_two_tokens(x: Tensor, real: Tensor | None = None) -> Tensor:  # noqa: 
     return x[:, :2].flatten(1)
 
 
-VECTORS = {"first_two": 2}  # that a pool puts side by side; all others give one
+@POOLS.register("class_and_mean")
+def class_token_and_mean(x: Tensor, real: Tensor | None = None) -> Tensor:
+    """The vector of the class token and the average of the others, side by side: (B, 2 D)."""
+    return torch.cat((x[:, 0], mean_token(x[:, 1:], None if real is None else real[:, 1:])), dim=-1)
+
+
+VECTORS = {"first_two": 2, "class_and_mean": 2}  # that a pool puts side by side; all others give one
 
 
 class ClassToken(nn.Module):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,15 @@ import pytest
 import torch
 from tests.optional import optional
 from tokenizers import Tokenizer as Library
+from tokenizers import models
 
 from clearhead.errors import RunError
-from clearhead.interop.checkpoint import format_of, read_checkpoint
+from clearhead.interop.checkpoint import TokenizerFiles, format_of, read_checkpoint
 from clearhead.interop.formats.base.gguf_file import GgufFile, block_size
-from clearhead.interop.importing import prepare_import
+from clearhead.interop.formats.base.gguf_model import Model
+from clearhead.interop.importing import prepare_checkpoint, prepare_import, report_of, write_run
+from clearhead.interop.reference import compare_tensors
+from clearhead.tasks.base.predictor import load
 
 gguf = optional("gguf")
 transformers = optional("transformers")
@@ -44,6 +49,43 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         {**DENSE, "hidden_size": 60, "num_attention_heads": 6, "max_position_embeddings": 41, "layer_norm_eps": 1e-7},
     ),
 }
+ROTATED: dict[str, Any] = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+PARTLY: dict[str, Any] = {
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.4}
+}
+SIDES: dict[str, Any] = {**DENSE, **HEADS, "hidden_size": 60, "layer_norm_eps": 3e-4, **PARTLY}
+FALCON: dict[str, Any] = {"vocab_size": V, "num_hidden_layers": LAYERS, "hidden_size": 60, "num_attention_heads": 6}
+FALCON |= {"ffn_hidden_size": 44, "layer_norm_epsilon": 3e-4, **ROTATED}
+MODELS |= {
+    "gptneox": ("GPTNeoXConfig", {**SIDES, "num_key_value_heads": 6, "max_position_embeddings": 41}),
+    "gptneox in turn": (
+        "GPTNeoXConfig",
+        {**SIDES, "num_key_value_heads": 6, "use_parallel_residual": False, "max_position_embeddings": 41},
+    ),
+    "phi2": ("PhiConfig", {**SIDES, "num_key_value_heads": 6}),
+    "starcoder": ("GPTBigCodeConfig", {"vocab_size": V, "n_layer": LAYERS, "n_embd": 60, "n_head": 6, "n_inner": 44}),
+    "starcoder2": (
+        "Starcoder2Config",
+        {**DENSE, **HEADS, "hidden_size": 60, "norm_epsilon": 3e-4, "rope_theta": 777.0, "sliding_window": 5},
+    ),
+    "stablelm": ("StableLmConfig", {**SIDES, "use_qkv_bias": True}),
+    "stablelm side by side": ("StableLmConfig", {**SIDES, "use_parallel_residual": True}),
+    "falcon": ("FalconConfig", FALCON),
+    "falcon 40b": ("FalconConfig", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon 11b": (
+        "FalconConfig",
+        {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
+    ),
+    "bloom": ("BloomConfig", {"vocab_size": V, "n_layer": LAYERS, "hidden_size": 60, "n_head": 6}),
+    "olmo": ("OlmoConfig", {**DENSE, **HEADS, "hidden_size": 60, "rope_theta": 777.0}),
+    "olmo2": ("Olmo2Config", {**DENSE, **HEADS, "hidden_size": 60, "rope_theta": 777.0, "rms_norm_eps": 3e-4}),
+    "granite": (
+        "GraniteConfig",
+        {**DENSE, **HEADS, "hidden_size": 60, "rope_theta": 777.0, "embedding_multiplier": 3.0, "logits_scaling": 5.0}
+        | {"residual_multiplier": 0.7, "attention_multiplier": 0.3, "tie_word_embeddings": True},
+    ),
+}
+TIED = {"qwen2", "gemma", "gemma2", "gemma3", "gpt2", "starcoder", "starcoder2", "falcon", "bloom", "granite"}
 IDS = torch.tensor([[5, 11, 2, 47, 31, 7, 13, 29, 3, 17, 19]])
 
 
@@ -65,17 +107,56 @@ def pairs_from_halves(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight.reshape(heads, 2, -1, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
 
 
+def all_queries_first(weight: np.ndarray, groups: int, queries: int) -> np.ndarray:
+    """Groups of some queries, a key and a value, as llama.cpp orders them."""
+    rows = weight.reshape(groups, queries + 2, -1, *weight.shape[1:])
+    parts = (rows[:, :queries], rows[:, queries], rows[:, queries + 1])
+    return np.concatenate([part.reshape(-1, *weight.shape[1:]) for part in parts])
+
+
 def stored(arch: str, name: str, weight: np.ndarray, config: Any) -> np.ndarray:
     """A tensor of Hugging Face as llama.cpp's converter writes it."""
-    if arch == "llama" and "q_proj" in name:
+    if "query_key_value" in name:
+        groups = key_value_heads(config) if arch == "falcon" else config.num_attention_heads
+        return all_queries_first(weight, groups, config.num_attention_heads // groups)
+    if arch in ("llama", "granite", "olmo") and "q_proj" in name:
         return pairs_from_halves(weight, config.num_attention_heads)
-    if arch == "llama" and "k_proj" in name:
+    if arch in ("llama", "granite", "olmo") and "k_proj" in name:
         return pairs_from_halves(weight, config.num_key_value_heads)
     if arch.startswith("gemma") and name.endswith("norm.weight"):
         return weight + 1
     if arch == "gpt2" and ".c_" in name and name.endswith("weight"):
         return np.ascontiguousarray(weight.T)
     return weight
+
+
+def key_value_heads(config: Any) -> int:
+    if config.model_type == "falcon":
+        return config.num_kv_heads if config.new_decoder_architecture else 1
+    if getattr(config, "multi_query", False):
+        return 1
+    return getattr(config, "num_key_value_heads", config.num_attention_heads)
+
+
+def add_settings(writer: Any, arch: str, config: Any) -> None:
+    """What the converter writes of some architectures only."""
+    head_dim = config.hidden_size // config.num_attention_heads
+    if arch in ("gptneox", "phi2", "stablelm"):
+        writer.add_rope_dimension_count(int(config.rope_parameters["partial_rotary_factor"] * head_dim))
+    if arch in ("gptneox", "stablelm"):
+        writer.add_parallel_residual(config.use_parallel_residual)
+    if arch in ("olmo", "starcoder2"):
+        writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if arch in ("gemma2", "gemma3", "starcoder2") and config.sliding_window:
+        writer.add_sliding_window(config.sliding_window)
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if arch == "granite":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
 
 
 def write(
@@ -91,23 +172,21 @@ def write(
     layers = config.num_hidden_layers
     writer = gguf.GGUFWriter(path, arch)
     writer.add_block_count(layers)
-    writer.add_context_length(config.max_position_embeddings)
+    writer.add_context_length(getattr(config, "max_position_embeddings", 41))
     writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(getattr(config, "intermediate_size", None) or 4 * config.hidden_size)
+    inner = getattr(config, "intermediate_size", None) or getattr(config, "n_inner", None)
+    writer.add_feed_forward_length(inner or 4 * config.hidden_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(getattr(config, "num_key_value_heads", config.num_attention_heads))
+    writer.add_head_count_kv(key_value_heads(config))
     if hasattr(config, "rms_norm_eps"):
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         rope = config.rope_parameters
         writer.add_rope_freq_base((rope.get("full_attention") or rope)["rope_theta"])
         writer.add_key_length(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
     else:
-        writer.add_layer_norm_eps(getattr(config, "layer_norm_eps", None) or config.layer_norm_epsilon)
-    if arch in ("gemma2", "gemma3"):
-        writer.add_sliding_window(config.sliding_window)
-    if arch == "gemma2":
-        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
-        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+        names = ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")
+        writer.add_layer_norm_eps(next((getattr(config, name) for name in names if hasattr(config, name)), 1e-5))
+    add_settings(writer, arch, config)
     add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}
     for name, value in (metadata or {}).items():
         add[type(value)](name if name.startswith("tokenizer.") else f"{arch}.{name}", value)
@@ -118,7 +197,8 @@ def write(
     for name, tensor in model.state_dict().items():
         if (tied and name == "lm_head.weight") or name.endswith((".attn.bias", ".attn.masked_bias", "position_ids")):
             continue
-        theirs = table.get_name(name, try_suffixes=(".weight", ".bias"))
+        short = name.removeprefix("transformer.") if arch == "bloom" else name  # as the converter has it
+        theirs = table.get_name(short, try_suffixes=(".weight", ".bias"))
         assert theirs is not None, name
         numbers = stored(arch, name, tensor.float().numpy(), config)
         kind = (kinds or {}).get(theirs.split(".")[-2], "F32")
@@ -130,15 +210,20 @@ def write(
     writer.close()
 
 
-@pytest.mark.parametrize("arch", MODELS)
-def test_every_architecture_is_the_model_that_was_written(arch: str, tmp_path: Path, to_transformers: Any) -> None:
-    model = make(arch)
+def words() -> TokenizerFiles:
+    """A tokenizer of as many words as the models know."""
+    library = Library(models.WordLevel({f"w{number}": number for number in range(V)}, unk_token="w0"))
+    return TokenizerFiles(library.to_str(), {"unk_token": "w0"}, add_bos=False, add_eos=False, chat_template=None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_architecture_is_the_model_that_was_written(name: str, tmp_path: Path, to_transformers: Any) -> None:
+    model, arch = make(name), name.split()[0]
     write(tmp_path / "m.gguf", arch, model)
     assert format_of(tmp_path / "m.gguf") == "gguf"
     found = read_checkpoint(tmp_path / "m.gguf")
     assert found.precision == "float32"
-    tied = ("lm_head.weight",) if arch in ("qwen2", "gemma", "gemma2", "gemma3", "gpt2") else ()
-    assert found.config["tie_word_embeddings"] is (bool(tied) or arch == "bert")
+    assert found.config["tie_word_embeddings"] is (arch in TIED or arch == "bert")
     kind = "BertModel" if arch == "bert" else "AutoModelForCausalLM"
     missing = ("pooler.dense.weight", "pooler.dense.bias") if arch == "bert" else ()
     again = to_transformers(found, kind, missing)
@@ -146,6 +231,60 @@ def test_every_architecture_is_the_model_that_was_written(arch: str, tmp_path: P
         ours, theirs = (each(IDS, output_hidden_states=True).hidden_states for each in (again, model))
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    imported = prepare_checkpoint(replace(found, tokenizer=words()))
+    write_run(imported, tmp_path / "ours", report_of(imported))
+    parity = compare_tensors(load(tmp_path / "ours").network, imported, model)
+    assert len(parity.differences) == model.config.num_hidden_layers + (arch != "bert")
+    assert [each.name for each in parity.differences if each.largest > 1e-4] == []
+
+
+def test_a_tensor_of_an_older_name_is_compared_too(tmp_path: Path) -> None:
+    """GPT-NeoX has another name of its output in memory than in files."""
+    write(tmp_path / "m.gguf", "gptneox", make("gptneox"))
+    imported = prepare_checkpoint(replace(read_checkpoint(tmp_path / "m.gguf"), tokenizer=words()))
+    write_run(imported, tmp_path / "ours", report_of(imported))
+    assert compare_tensors(load(tmp_path / "ours").network, imported).first_drift is None
+
+
+def test_joined_queries_keys_and_values_are_cut(tmp_path: Path) -> None:
+    """As the files of Phi-2 of 2023 have them."""
+    write(tmp_path / "m.gguf", "phi2", make("phi2"))
+    apart = read_checkpoint(tmp_path / "m.gguf").tensors
+    writer = gguf.GGUFWriter(tmp_path / "joined.gguf", "phi2")
+    writer.add_block_count(1)
+    writer.add_context_length(41)
+    writer.add_embedding_length(60)
+    writer.add_head_count(6)
+    writer.add_feed_forward_length(44)
+    parts = [apart[f"model.layers.0.self_attn.{name}_proj.weight"].numpy() for name in "qkv"]
+    writer.add_tensor("token_embd.weight", apart["model.embed_tokens.weight"].numpy())
+    writer.add_tensor("blk.0.ffn_up.weight", apart["model.layers.0.mlp.fc1.weight"].numpy())
+    writer.add_tensor("blk.0.attn_qkv.weight", np.concatenate(parts))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = read_checkpoint(tmp_path / "joined.gguf").tensors
+    for name, part in zip("qkv", parts, strict=True):
+        np.testing.assert_array_equal(found[f"model.layers.0.self_attn.{name}_proj.weight"].numpy(), part)
+
+
+def test_joined_heads_stay_in_blocks(tmp_path: Path) -> None:
+    """Only rows change their places."""
+    model = make("falcon 40b", hidden_size=96)
+    write(tmp_path / "m.gguf", "falcon", model, {"attn_qkv": "Q8_0"})
+    name = "transformer.h.1.self_attention.query_key_value.weight"
+    found = read_checkpoint(tmp_path / "m.gguf")
+    expected = gguf.quants.quantize(model.state_dict()[name].numpy(), gguf.GGMLQuantizationType.Q8_0)
+    np.testing.assert_array_equal(found.quantised[name]().rows.numpy(), expected)
+
+
+def test_a_part_of_a_head_is_never_rounded_down(tmp_path: Path) -> None:
+    """30 of 44: 44 × (30 / 44) is below 30."""
+    write(tmp_path / "m.gguf", "phi2", make("phi2", hidden_size=264), metadata={})
+    file = GgufFile(tmp_path / "m.gguf")
+    file.metadata["phi2.rope.dimension_count"] = 30
+    assert int(44 * Model(file, "phi2").rotated_share) == 30
 
 
 def test_a_quantised_model_is_what_transformers_reads(tmp_path: Path, to_transformers: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from torch import Tensor
 from clearhead.errors import RunError
 from clearhead.interop.export.base.hf_form import HfForm, to_huggingface
 from clearhead.interop.exporting import EXPORTS, ExportFormat, Write
+from clearhead.interop.formats.base.gguf_architectures import ARCHITECTURES, Layout
 from clearhead.interop.formats.base.gguf_tokenizer import (
     ALPHABET,
     CONTROL,
@@ -29,7 +30,7 @@ from clearhead.interop.formats.base.gguf_tokenizer import (
     as_bytes,
     read_tokenizer,
 )
-from clearhead.interop.formats.gguf import ARCHITECTURES, Architecture
+from clearhead.interop.table import restored
 from clearhead.tasks.base.predictor import Predictor
 from clearhead.text import Tokenizer
 
@@ -106,41 +107,11 @@ def _stored_as(name: str, tensor: Tensor, quantise: str | None) -> str:
 
 def _tensors(form: HfForm) -> Iterator[tuple[str, Tensor]]:
     """GGUF's names and layouts."""
-    architecture = ARCHITECTURES[form.family]
-    names = dict(_names(architecture, form.tensors))
-    for theirs, tensor in form.tensors.items():
-        name = names[theirs]
-        if form.family == "llama" and ".attn_q." in name:
-            tensor = pairs_from_halves(tensor, form.config["num_attention_heads"])
-        elif form.family == "llama" and ".attn_k." in name:
-            tensor = pairs_from_halves(tensor, form.config["num_key_value_heads"])
-        elif form.family == "gpt2" and name in _transposed_names(names.values()):
-            tensor = tensor.T
-        yield name, tensor.contiguous()
-
-
-def _transposed_names(names: Any) -> set[str]:
-    kinds = ARCHITECTURES["gpt2"].transforms
-    return {name for name in names if ".".join(name.split(".")[-2:]) in kinds and name.startswith("blk.")}
-
-
-def _names(architecture: Architecture, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
-    """Hugging Face's name of each tensor, and GGUF's."""
-    outside = {theirs: ours for ours, theirs in architecture.outside.items()}
-    inside = {theirs: ours for ours, theirs in architecture.inside.items()}
-    before, after = architecture.block.split("{}")
-    for name in tensors:
-        stem, _, suffix = name.rpartition(".")
-        if stem in outside:
-            yield name, f"{outside[stem]}.{suffix}"
-            continue
-        number, _, part = stem.removeprefix(before).partition(after)
-        yield name, f"blk.{number}.{inside[part]}.{suffix}"
-
-
-def pairs_from_halves(weight: Tensor, heads: int) -> Tensor:
-    """(H × K, …) whose rotary partners are (i, i + K/2) -> neighbours, as llama.cpp has them."""
-    return weight.reshape(heads, 2, -1, *weight.shape[1:]).transpose(1, 2).reshape(weight.shape)
+    config: dict[str, Any] = form.config
+    names = ("n_head", "n_layer") if form.family == "gpt2" else ("num_attention_heads", "num_hidden_layers")
+    heads, layers = (config[name] for name in names)
+    layout = Layout(heads, config.get("num_key_value_heads", heads), form.tensors)
+    yield from restored(form.tensors, ARCHITECTURES[form.family].names(layout), layers).items()
 
 
 # --- settings ---

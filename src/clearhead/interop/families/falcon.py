@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from clearhead.interop.checkpoint import Checkpoint
 from clearhead.interop.families.gpt2 import QKV
 from clearhead.interop.families.phi import BOTH_NORMS
 from clearhead.interop.family import FAMILIES, Family, ForeignConfig, Plan, decoder_plan
 from clearhead.interop.rope import rotary_settings
-from clearhead.interop.table import Change, Into, into, within
+from clearhead.interop.table import Into, into, key_value_groups, within
 
 LENGTH = 2048  # tokens that it was trained with, where config.json does not say
 
@@ -84,25 +81,11 @@ class Falcon(Family):
         head_dim = settings.size("hidden_size", "n_embed") // heads
         sizes = (heads * head_dim, kv_heads * head_dim, kv_heads * head_dim)
         return {
-            "self_attention.query_key_value": into(*QKV, change=_apart(heads // kv_heads, kv_heads), sizes=sizes),
+            "self_attention.query_key_value": into(
+                *QKV, change=key_value_groups(heads // kv_heads, kv_heads), sizes=sizes
+            ),
             "self_attention.dense": "self_attention.output",
             "mlp.dense_h_to_4h": "feed_forward.inner",
             "mlp.dense_4h_to_h": "feed_forward.outer",
             **norms,
         }
-
-
-def _apart(queries: int, groups: int) -> Change:
-    """Rows in groups of some queries, a key and a value -> all queries, all keys, all values."""
-
-    def apply(x: Tensor) -> Tensor:
-        grouped = x.reshape(groups, queries + 2, -1, *x.shape[1:])
-        parts = (grouped[:, :queries], grouped[:, queries], grouped[:, queries + 1])
-        return torch.cat([part.reshape(-1, *x.shape[1:]) for part in parts])
-
-    def undo(x: Tensor) -> Tensor:
-        parts = x.reshape(queries + 2, groups, -1, *x.shape[1:])
-        rows = parts[:queries].reshape(groups, queries, -1, *x.shape[1:])
-        return torch.cat((rows, parts[queries:].transpose(0, 1)), dim=1).flatten(0, 2)
-
-    return Change(apply, undo)

@@ -53,13 +53,24 @@ class Vit(Family):
         settings = ForeignConfig(checkpoint)
         if settings.head not in self.heads:
             raise settings.wrong_head(*self.heads)
-        size, patch = settings.size("image_size"), settings.size("patch_size")
-        channels = settings.get("num_channels", 3)
-        model = {
+        size, channels = self.side(settings), settings.get("num_channels", 3)
+        return Plan(
+            task="vision",
+            model=self.model(settings),
+            table=self.table(settings),
+            blocks={"encoder": ("layers", "encoder.layer")},
+            labels=settings.labels,
+            sizes={"classes": len(settings.labels), "channels": channels, "height": size, "width": size},
+            data={"image_size": size, **self.scaling(settings, size)},
+        )
+
+    def model(self, settings: ForeignConfig) -> dict[str, Any]:
+        """The `model` section."""
+        return {
             "dim": settings.size("hidden_size"),
             "heads": settings.size("num_attention_heads"),
             "layers": settings.size("num_hidden_layers"),
-            "inner": settings.size("intermediate_size"),
+            "inner": self.inner(settings),
             "norm": "layer",
             "norm_eps": settings.get("layer_norm_eps", 1e-12),
             "placement": "before",
@@ -67,20 +78,19 @@ class Vit(Family):
             "attention_bias": "all" if settings.get("qkv_bias", True) else "output",
             "positions": "learned",
             "dropout": settings.get("hidden_dropout_prob", 0.0),
-            "patch": patch,
+            "patch": settings.size("patch_size"),
             "pool": self.pool(settings),
             "extra_tokens": self.extra_tokens,
             "several": settings.several,
         }
-        return Plan(
-            task="vision",
-            model=model,
-            table=self.table(settings),
-            blocks={"encoder": ("layers", "encoder.layer")},
-            labels=settings.labels,
-            sizes={"classes": len(settings.labels), "channels": channels, "height": size, "width": size},
-            data={"image_size": size, **self.scaling(settings, size)},
-        )
+
+    def side(self, settings: ForeignConfig) -> int:
+        """Height and width of the images that it reads."""
+        return settings.size("image_size")
+
+    def inner(self, settings: ForeignConfig) -> int:
+        """Hidden width of the feed-forward network."""
+        return settings.size("intermediate_size")
 
     def table(self, settings: ForeignConfig) -> dict[str, str | Into]:
         """Where each tensor goes; a file has the old names or the new ones."""

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from clearhead.errors import RunError
 from clearhead.interop.checkpoint import FORMATS, Checkpoint, Format, TokenizerFiles
+from clearhead.interop.formats.base.gguf_architectures import halves_from_pairs
 from clearhead.interop.formats.base.gguf_tokenizer import CONTROL, add_ends, sentence_piece
 from clearhead.interop.formats.base.lazy import LazyTensors
-from clearhead.interop.formats.gguf import halves_from_pairs
 
 MAGIC = 0x616B3432  # "ak42", of versions 1 and 2
 HEADER = 256  # bytes of their header

@@ -152,7 +152,7 @@ class BlockParts(GraphBuilder):
             **more,
         )
         if not isinstance(norm, NoNorm):
-            normed = norm(plain)
+            normed = norm(split)[0].repeat_interleave(group, 0)
             made = self.add(f"{id}.normed", "function", f"normed {name}", normed, [made], equation="Norm(x)", **more)
             if not rotates:
                 return self.rename(made, id)

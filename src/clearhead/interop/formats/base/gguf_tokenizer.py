@@ -2,6 +2,7 @@
 
 tokenizer.ggml.model    gpt2    byte-level BPE; `tokenizer.ggml.pre` names how text is first cut
                         llama   SentencePiece BPE: merges follow from the scores of the pieces
+                        t5      SentencePiece unigrams, with a table of characters that are replaced
                         bert    WordPiece; a piece that begins a word is marked ▁, where BERT marks the others ##
 tokenizer.ggml.tokens, .scores, .merges, .token_type (normal 1, unknown 2, control 3, user-defined 4, byte 6)
 """
@@ -12,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Library
 
 from clearhead.errors import RunError, nearest
 from clearhead.interop.checkpoint import TokenizerFiles
+from clearhead.interop.sentencepiece import UNIGRAM, UNKNOWN, Pieces, pieces_library
 
 CONTROL, USER_DEFINED = 3, 4
 SPACE = "▁"
@@ -39,6 +42,12 @@ def _digits() -> Any:
     return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _gpt2()])
 
 
+def _falcon() -> Any:
+    cut = pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")
+    marks, digits = pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Digits(individual_digits=False)
+    return pre_tokenizers.Sequence([marks, _gpt2(), digits, cut])
+
+
 def _pattern(regex: str) -> Callable[[], Any]:
     def make() -> Any:
         cut = pre_tokenizers.Split(Regex(regex), "isolated")
@@ -52,6 +61,7 @@ PRE_TOKENIZERS: dict[str, Callable[[], Any]] = {
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"), _digits),
     **dict.fromkeys(("llama-bpe", "llama3", "llama-v3", "smaug-bpe", "dbrx", "falcon3"), _pattern(NUMBERS_OF_3)),
     **dict.fromkeys(("qwen2", "stablelm2", "deepseek-r1-qwen", "megrez"), _pattern(NUMBERS_OF_1)),
+    "falcon": _falcon,
     **dict.fromkeys(("bloom", "poro-chat", "gpt3-finnish"), _pattern(PUNCTUATION)),
 }
 IGNORE_MERGES = {"llama-bpe", "llama3", "llama-v3", "smaug-bpe", "falcon3"}  # a whole word that is a token stays one
@@ -103,7 +113,7 @@ def _ends(ggml: Mapping[str, Any], kind: str) -> tuple[bool, bool]:
     if kind == "bert":
         return True, True
     usual = kind == "llama" or ggml.get("pre") in WITH_BOS
-    return bool(ggml.get("add_bos_token", usual)), bool(ggml.get("add_eos_token", False))
+    return bool(ggml.get("add_bos_token", usual)), bool(ggml.get("add_eos_token", kind == "t5"))
 
 
 def add_ends(library: Library, special: Mapping[str, str], add_bos: bool, add_eos: bool, bert: bool = False) -> None:
@@ -188,11 +198,15 @@ def _letters(tokens: Sequence[str], types: Sequence[int], unknown: str | None, p
 def _sentence_piece(
     ggml: Mapping[str, Any], tokens: Sequence[str], types: Sequence[int], special: Mapping[str, str], path: Path
 ) -> Library:
-    scores = ggml.get("scores", ())
+    prefix = bool(ggml.get("add_space_prefix", True))
+    return sentence_piece(tokens, _scores(ggml, tokens, path), types, special.get("unk_token"), prefix, path)
+
+
+def _scores(ggml: Mapping[str, Any], tokens: Sequence[str], path: Path) -> Sequence[float]:
+    scores: Sequence[float] = ggml.get("scores", ())
     if len(scores) != len(tokens):
         raise RunError(f"{path} is damaged: it has {len(tokens):,} tokens and the scores of {len(scores):,}")
-    prefix = bool(ggml.get("add_space_prefix", True))
-    return sentence_piece(tokens, scores, types, special.get("unk_token"), prefix, path)
+    return scores
 
 
 def sentence_piece(
@@ -221,6 +235,22 @@ def merges_from_scores(vocabulary: Mapping[str, int], scores: Sequence[float]) -
     return [(left, right) for *_, left, right in sorted(found)]
 
 
+def _unigram(
+    ggml: Mapping[str, Any], tokens: Sequence[str], types: Sequence[int], special: Mapping[str, str], path: Path
+) -> Library:
+    kinds = [int(kind) for kind in types]
+    pieces = list(zip(_numbered(tokens, path), map(float, _scores(ggml, tokens, path)), kinds, strict=True))
+    read = Pieces(
+        pieces,
+        algorithm=UNIGRAM,
+        characters=np.array(ggml.get("precompiled_charsmap", ())).astype(np.uint8).tobytes(),
+        space_before=bool(ggml.get("add_space_prefix", True)),
+        join_spaces=bool(ggml.get("remove_extra_whitespaces", True)),
+    )
+    unknown = special.get("unk_token") or next((text for text, _, kind in pieces if kind == UNKNOWN), "<unk>")
+    return _add_special(pieces_library(read, [piece[:2] for piece in pieces], unknown), tokens, types)
+
+
 def _word_piece(
     _ggml: Mapping[str, Any], tokens: Sequence[str], types: Sequence[int], special: Mapping[str, str], path: Path
 ) -> Library:
@@ -240,4 +270,9 @@ def _as_bert(token: str, kind: int) -> str:
     return token.removeprefix(SPACE) if token.startswith(SPACE) else f"##{token}"
 
 
-MODELS: dict[str, Callable[..., Library]] = {"gpt2": _byte_level, "llama": _sentence_piece, "bert": _word_piece}
+MODELS: dict[str, Callable[..., Library]] = {
+    "gpt2": _byte_level,
+    "llama": _sentence_piece,
+    "bert": _word_piece,
+    "t5": _unigram,
+}
