@@ -17,8 +17,8 @@ class NativeBuildHook(BuildHookInterface[Any]):
     """Compiles `engines/native` into the source tree, from where the wheel takes it."""
 
     def dependencies(self) -> list[str]:
-        """The compiler that pip installs for the build, where the system has none."""
-        return [] if build_native.find_compiler() else ["ziglang>=0.13,<0.17"]
+        """The compiler that pip installs for the build, where the system has none and the library is not built yet."""
+        return [] if build_native.is_built() or build_native.find_compiler() else ["ziglang>=0.13,<0.17"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and tag the wheel: any Python 3, this platform only."""

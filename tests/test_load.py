@@ -57,7 +57,7 @@ def test_a_folder_that_is_no_run_and_an_unknown_name_are_refused() -> None:
     Path("data").mkdir()
     with pytest.raises(RunError, match=r"data is not a run directory: it has no config\.yaml"):
         clearhead.load("data")
-    with pytest.raises(RunError, match=r"no such run directory or model: wrds; did you mean words\?; `clearhead mod"):
+    with pytest.raises(RunError, match=r"no such run directory or model: wrds; did you mean words\? `clearhead mod"):
         clearhead.load("wrds")
 
 

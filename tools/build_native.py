@@ -57,20 +57,36 @@ def source_hash(sources: Path = SOURCES) -> str:
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 
+def library_path(folder: Path = SOURCES) -> Path:
+    return folder / f"libclearhead{SUFFIX}"
+
+
+def is_built(folder: Path = SOURCES) -> bool:
+    """Whether the library of these sources, flags and this machine is in a folder."""
+    library = library_path(folder)
+    return library.exists() and _stamp().encode() in library.read_bytes()
+
+
+def _stamp() -> str:
+    made_of = "\0".join([source_hash(), Path(__file__).read_text(encoding="utf-8"), _machine()])
+    return hashlib.sha256(made_of.encode()).hexdigest()
+
+
+def _machine() -> str:
+    return {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+
+
 def build(folder: Path = SOURCES) -> Path:
     """Compile the library into a folder, unless it is there; it replaces an older one when it is complete."""
+    library = library_path(folder)
+    if is_built(folder):  # pip asks for it twice
+        return library
     compiler = find_compiler()
     if compiler is None:
         raise CompileError("no C compiler: install cc, gcc or clang, or pip install ziglang")
-    machine = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
-    variants = VARIANTS.get(machine, {"portable": ()})
-    library = folder / f"libclearhead{SUFFIX}"
-    made_of = "\0".join([source_hash(), Path(__file__).read_text(encoding="utf-8"), machine])
-    stamp = hashlib.sha256(made_of.encode()).hexdigest()
-    if library.exists() and stamp.encode() in library.read_bytes():  # pip asks for it twice
-        return library
+    variants = VARIANTS.get(_machine(), {"portable": ()})
     with TemporaryDirectory() as scratch:
-        origin = (f'-DSOURCE_HASH="{source_hash()}"', f'-DBUILD_STAMP="{stamp}"')
+        origin = (f'-DSOURCE_HASH="{source_hash()}"', f'-DBUILD_STAMP="{_stamp()}"')
         jobs = [[*origin, "-c", str(SOURCES / name), "-o", f"{scratch}/{name}.o"] for name in ONCE]
         for variant, flags in variants.items():
             for source in sorted(SOURCES.glob("*.c")):

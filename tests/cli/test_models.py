@@ -75,7 +75,7 @@ def test_pack_prints_the_size_of_each_part_before_and_after(say: Say) -> None:
 
 
 MISTAKES = {
-    "an unknown name": (["models", "swp"], "no such run directory or model: swp; did you mean swap?; `clear"),
+    "an unknown name": (["models", "swp"], "no such run directory or model: swp; did you mean swap? `clear"),
     "an unknown run": (["pack", "swp", "--out", "x"], "no such run directory or model: swp; did you mean swap?"),
     "a place that is taken": (["pack", "swap", "--out", "pairs.tsv"], "pairs.tsv is there already; choose another"),
     "no place": (["pack", "swap"], "missing option '--out'"),

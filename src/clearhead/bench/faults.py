@@ -95,7 +95,8 @@ def figures(
         ("malformed requests that were not refused", "accepted"),
     ):
         cases = [case for each in found for case in getattr(each, name)]
-        yield Measurement(what, len(cases), "", 0, {"first": cases[:5]})
+        kinds = Counter(case.partition(":")[0] for case in cases)
+        yield Measurement(what, len(cases), "", 0, {"first": cases[:5], "most frequent": dict(kinds.most_common(5))})
     start, end = memory
     growth = 100 * (end / start - 1)
     yield Measurement("memory of the service: growth", growth, "%", 5.0, {"MB": [start / 1e6, end / 1e6]})

@@ -22,7 +22,7 @@ def link(view: str, **state: Any) -> str:
 def compared(page: Any) -> None:
     """Wait until both answers are there."""
     page.locator(".ch-changes").wait_for()
-    until(page, "!document.querySelector('.ch-answers').innerText.includes('…')")
+    until(page, "document.querySelector('.ch-answers')?.innerText.includes('…') === false")
 
 
 def slider(page: Any, key: int) -> Any:
