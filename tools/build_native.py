@@ -57,13 +57,13 @@ def source_hash(sources: Path = SOURCES) -> str:
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def library_path(folder: Path = SOURCES) -> Path:
+def _library_path(folder: Path = SOURCES) -> Path:
     return folder / f"libclearhead{SUFFIX}"
 
 
 def is_built(folder: Path = SOURCES) -> bool:
     """Whether the library of these sources, flags and this machine is in a folder."""
-    library = library_path(folder)
+    library = _library_path(folder)
     return library.exists() and _stamp().encode() in library.read_bytes()
 
 
@@ -78,7 +78,7 @@ def _machine() -> str:
 
 def build(folder: Path = SOURCES) -> Path:
     """Compile the library into a folder, unless it is there; it replaces an older one when it is complete."""
-    library = library_path(folder)
+    library = _library_path(folder)
     if is_built(folder):  # pip asks for it twice
         return library
     compiler = find_compiler()
