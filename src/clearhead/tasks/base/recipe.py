@@ -38,11 +38,12 @@ SIZE = ("model.dim", "model.heads", "model.layers", "model.inner")  # what --siz
 SHAPE = tuple(f"model.{name}" for name in ModelConfig.model_fields)
 FINE_TUNING: Recipe = {  # of a model that was trained on much more text, elsewhere
     "train.optimizer": "adamw",
-    "train.learning_rate": 2e-4,
+    "train.learning_rate": 1e-4,
     "train.schedule": "linear",
     "train.warmup": 0.1,
     "train.weight_decay": 0.01,
     "train.average": 0.0,
+    "data.augment": 0.0,
 }
 
 
