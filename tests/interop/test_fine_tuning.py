@@ -32,7 +32,7 @@ def test_a_classifier_begins_with_the_encoder(tmp_path: Path, monkeypatch: pytes
     for name, tensor in trained.network.encoder.state_dict().items():
         first = 1 if name == "tokens.tokens.table.weight" else 0  # the row of the padding is cleared
         assert_close(tensor[first:], weights[name][first:], msg=name)
-    assert (trained.config.train.optimizer, trained.config.train.learning_rate) == ("adamw", 2e-4)
+    assert (trained.config.train.optimizer, trained.config.train.learning_rate) == ("adamw", 1e-4)
 
 
 @pytest.mark.parametrize("name", ["llama 3", "gemma 3"])
