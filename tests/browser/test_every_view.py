@@ -134,17 +134,16 @@ def test_thirty_layers_stand_across_a_wide_page_and_down_a_phone(show: Open) -> 
         "induction": {**documents.induction(), **dict.fromkeys(("induction", "previous", "repeated"), scores)},
         "importance": {**documents.importance(), "method": "gradient", "heads": every},
     }
+    box = "document.querySelector('.ch-matrix')?.getBoundingClientRect()"
     for view, data in documents_of.items():
         page = show(view, data)
         page.set_viewport_size({"width": 1280, "height": 720})
-        page.wait_for_function("document.querySelector('.ch-matrix').clientWidth > 600")
-        assert page.locator(".ch-matrix").bounding_box()["height"] < 0.62 * 720
+        page.wait_for_function(f"{box}?.width > 600 && {box}?.height < 0.62 * innerHeight")
         page.locator(".ch-matrix").focus()
         page.keyboard.press("ArrowRight")  # to the next layer
         assert "ayer 1, head 0" in page.get_by_role("status").inner_text()
         page.set_viewport_size({"width": 390, "height": 844})
-        page.wait_for_function("document.querySelector('.ch-matrix').clientWidth < 390")
-        assert page.locator(".ch-matrix").bounding_box()["height"] > 390
+        page.wait_for_function(f"{box}?.width < 390 && {box}?.height > 390")
 
 
 ONE = documents.attended(["one"], ["one"])

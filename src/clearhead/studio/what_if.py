@@ -57,6 +57,9 @@ EXAMPLES = 160  # for each batch
 UNKNOWN = 6.0  # loss for each prediction, in nats, beyond which examples are of another kind than a model knows
 BLOCK = re.compile(r"(encoder|decoder)\.\d+")
 
+Batches = Annotated[int, Field(ge=1, le=64)]
+HeldOut = Annotated[Literal["builtin", "own"], Field(description="Built-in examples, or its own held-out ones.")]
+
 Name = Annotated[str, Field(max_length=40)]
 
 
@@ -116,10 +119,8 @@ class DataBody(WhatIfBody):
     """What is measured: what is switched off (`chosen`), or every head or block by itself."""
 
     each: Literal["chosen", "heads", "layers"] = "chosen"
-    batches: Annotated[int, Field(ge=1, le=64)] = 8
-    data: Annotated[Literal["builtin", "own"], Field(description="Built-in examples, or its own held-out ones.")] = (
-        "builtin"
-    )
+    batches: Batches = 8
+    data: HeldOut = "builtin"
 
 
 @router.post("/what-if/data")
@@ -157,8 +158,8 @@ class ImportanceBody(RequestBody):
     """A model, and on how many held-out batches its heads are ranked."""
 
     model: ModelName
-    batches: Annotated[int, Field(ge=1, le=64)] = 4
-    data: Annotated[Literal["builtin", "own"], Field(description="As of /what-if/data.")] = "builtin"
+    batches: Batches = 4
+    data: HeldOut = "builtin"
 
 
 @router.post("/importance")

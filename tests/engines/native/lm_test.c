@@ -187,8 +187,7 @@ int main(void) {
     int outputs[] = {1, 19, 33}, counts[] = {1, 5, 17};
     for (int number = 0; number < FORMAT_COUNT; number++)
         for (int i = 0; i < 3; i++) check_product(number, 1 + i, outputs[i], counts[i]);
-    for (int threads = 1; threads < 4; threads++) check_model(threads % 2, threads);
-    check_model(0, 1);
+    for (int threads = 1; threads < 4; threads++) check_model(0, threads), check_model(1, threads);
     check_refusals();
     return 0;
 }

@@ -50,7 +50,7 @@ class Gguf(Format):
         kinds = sorted({info.kind for info in file.tensors.values()} - {"F32", "F16"})
         half = {info.kind for info in file.tensors.values()} == {"F16", "F32"}
         precision = f"{', '.join(kinds)} dequantised to float32" if kinds else "float16" if half else "float32"
-        config = {**model.rotary(), **architecture.config(model), **model.tokens()}
+        config = {**model.rotary(), **architecture.settings(model), **model.tokens()}
         tokenizer = read_tokenizer(file.metadata, path)
         quantised = _quantised(model, names)
         return Checkpoint(path, config, LazyTensors(tensors), tokenizer, skipped, precision, quantised)

@@ -50,7 +50,7 @@ export function open(element, state, studio) {
           if (found) show(found);
           if (found && done === of) measured.set(key, { found, done, of });
         }
-        note.textContent = t("Measured on few examples, so the order may still change.");
+        if (batches < MOST) note.textContent = t("Measured on few examples, so the order may still change.");
         more.hidden = batches >= MOST;
       } catch (error) {
         note.textContent = "";

@@ -1,8 +1,9 @@
 """The architectures of GGUF files: Hugging Face's names and layouts of their tensors, and its settings.
 
-An architecture is one function and one table:
+An architecture is two names, one function and one table:
 
-    config(model)       what config.json would say
+    model_type, head    of config.json, and the class of transformers with its network
+    config(model)       what else config.json would say
     names(layout)       GGUF's names -> Hugging Face's; what is stored in another layout is changed back
 
 Changed are the rotary pairs of llama's queries and keys, Gemma's norms (+ 1), GPT-2's transposed matrices, and joined
@@ -41,8 +42,14 @@ class Layout:
 class Architecture:
     """How one architecture's settings and tensors are called by Hugging Face."""
 
+    model_type: str
+    head: str  # the class with the network
     config: Callable[[Model], dict[str, Any]]
     names: Callable[[Layout], Table]
+
+    def settings(self, model: Model) -> dict[str, Any]:
+        """What config.json would say, without positions and tokens."""
+        return {"model_type": self.model_type, "architectures": [self.head], **self.config(model)}
 
 
 def undone(change: Change) -> Change:
@@ -198,14 +205,12 @@ def _t5_names(layout: Layout) -> Table:
 
 def _llama(model: Model) -> dict[str, Any]:
     biased = model.has("blk.0.attn_q.bias")
-    names = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
-    return {**names, **model.dense(), "attention_bias": biased, "mlp_bias": model.has("blk.0.ffn_up.bias")}
+    return {**model.dense(), "attention_bias": biased, "mlp_bias": model.has("blk.0.ffn_up.bias")}
 
 
 def _granite(model: Model) -> dict[str, Any]:
-    names = {"model_type": "granite", "architectures": ["GraniteForCausalLM"]}
     return {
-        **{**_llama(model), **names},
+        **_llama(model),
         "attention_multiplier": model.number("attention.scale", 0.0) or model.head_dim**-0.5,
         "embedding_multiplier": model.number("embedding_scale", 1.0),
         "residual_multiplier": model.number("residual_scale", 1.0),
@@ -214,21 +219,7 @@ def _granite(model: Model) -> dict[str, Any]:
 
 
 def _olmo(model: Model) -> dict[str, Any]:
-    names = {"model_type": "olmo", "architectures": ["OlmoForCausalLM"]}
-    return {**_llama(model), **names, "clip_qkv": model.get("attention.clamp_kqv") or None}
-
-
-def _olmo2(model: Model) -> dict[str, Any]:
-    return {"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], **model.dense()}
-
-
-def _qwen2(model: Model) -> dict[str, Any]:
-    # Biases are part of the architecture: Qwen2 always has them, and only on queries, keys and values.
-    return {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **model.dense()}
-
-
-def _qwen3(model: Model) -> dict[str, Any]:
-    return {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], **model.dense()}
+    return {**_llama(model), "clip_qkv": model.get("attention.clamp_kqv") or None}
 
 
 GEMMA3_27B_LAYERS = 62  # the one size whose queries are not scaled by the size of a head
@@ -241,8 +232,6 @@ def _gemma3(model: Model) -> dict[str, Any]:
     scalar = sizes["hidden_size"] // model.heads if layers == GEMMA3_27B_LAYERS else model.head_dim
     kinds = ["sliding_attention" if (layer + 1) % GEMMA3_PERIOD else "full_attention" for layer in range(layers)]
     sizes |= {
-        "model_type": "gemma3_text",
-        "architectures": ["Gemma3ForCausalLM"],
         "hidden_activation": "gelu_pytorch_tanh",
         "query_pre_attn_scalar": scalar,
         "sliding_window": model.size("attention.sliding_window"),
@@ -256,15 +245,14 @@ def _gemma3(model: Model) -> dict[str, Any]:
 
 
 def _gemma(model: Model) -> dict[str, Any]:
-    names = {"model_type": "gemma", "architectures": ["GemmaForCausalLM"]}
-    return {**model.dense(), **names, "hidden_act": "gelu_pytorch_tanh"}
+    return {**model.dense(), "hidden_act": "gelu_pytorch_tanh"}
 
 
 GEMMA2_27B_LAYERS = 46  # the one size whose queries are not scaled by the size of a head
 
 
 def _gemma2(model: Model) -> dict[str, Any]:
-    sizes = {**model.dense(), "model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"]}
+    sizes = model.dense()
     large = sizes["num_hidden_layers"] == GEMMA2_27B_LAYERS
     return {
         **sizes,
@@ -278,14 +266,12 @@ def _gemma2(model: Model) -> dict[str, Any]:
 
 def _gpt2(model: Model) -> dict[str, Any]:
     return {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
         "n_embd": model.size("embedding_length"),
         "n_layer": model.size("block_count"),
         "n_head": model.heads,
         "n_inner": model.size("feed_forward_length"),
         "n_positions": model.shape("position_embd.weight")[0],
-        "layer_norm_epsilon": model.number("attention.layer_norm_epsilon", 1e-5),
+        "layer_norm_epsilon": model.layer_norm_eps,
         "activation_function": "gelu_new",
     }
 
@@ -293,8 +279,6 @@ def _gpt2(model: Model) -> dict[str, Any]:
 def _phi3(model: Model) -> dict[str, Any]:
     rotated = model.size("rope.dimension_count", model.head_dim)
     return {
-        "model_type": "phi3",
-        "architectures": ["Phi3ForCausalLM"],
         **model.dense(),
         "sliding_window": model.get("attention.sliding_window") or None,
         "partial_rotary_factor": rotated / model.head_dim,
@@ -304,8 +288,6 @@ def _phi3(model: Model) -> dict[str, Any]:
 def _bert(model: Model) -> dict[str, Any]:
     pooling = {1: "mean", 2: "class", 3: "last"}.get(model.get("pooling_type", 0))
     return {
-        "model_type": "bert",
-        "architectures": ["BertModel"],
         "hidden_size": model.size("embedding_length"),
         "intermediate_size": model.size("feed_forward_length"),
         "num_hidden_layers": model.size("block_count"),
@@ -326,10 +308,8 @@ def _layer_norms(model: Model) -> dict[str, Any]:
 
 def _gpt_neox(model: Model) -> dict[str, Any]:
     return {
-        "model_type": "gpt_neox",
-        "architectures": ["GPTNeoXForCausalLM"],
         **_layer_norms(model),
-        "layer_norm_eps": model.number("attention.layer_norm_epsilon", 1e-5),
+        "layer_norm_eps": model.layer_norm_eps,
         "hidden_act": "gelu",
         "attention_bias": model.has("blk.0.attn_qkv.bias"),
         "use_parallel_residual": bool(model.get("use_parallel_residual", True)),
@@ -339,21 +319,17 @@ def _gpt_neox(model: Model) -> dict[str, Any]:
 
 def _phi2(model: Model) -> dict[str, Any]:
     return {
-        "model_type": "phi",
-        "architectures": ["PhiForCausalLM"],
         **_layer_norms(model),
         "intermediate_size": model.shape("blk.0.ffn_up.weight")[0],  # the metadata always says 4 × dim
-        "layer_norm_eps": model.number("attention.layer_norm_epsilon", 1e-5),
+        "layer_norm_eps": model.layer_norm_eps,
         "hidden_act": "gelu_new",
     }
 
 
 def _starcoder2(model: Model) -> dict[str, Any]:
     return {
-        "model_type": "starcoder2",
-        "architectures": ["Starcoder2ForCausalLM"],
         **_layer_norms(model),
-        "norm_epsilon": model.number("attention.layer_norm_epsilon", 1e-5),
+        "norm_epsilon": model.layer_norm_eps,
         "hidden_act": "gelu_pytorch_tanh",
         "use_bias": model.has("blk.0.attn_q.bias"),
         "sliding_window": model.get("attention.sliding_window") or None,
@@ -362,10 +338,8 @@ def _starcoder2(model: Model) -> dict[str, Any]:
 
 def _stablelm(model: Model) -> dict[str, Any]:
     return {
-        "model_type": "stablelm",
-        "architectures": ["StableLmForCausalLM"],
         **_layer_norms(model),
-        "layer_norm_eps": model.number("attention.layer_norm_epsilon", 1e-5),
+        "layer_norm_eps": model.layer_norm_eps,
         "hidden_act": "silu",
         "use_qkv_bias": model.has("blk.0.attn_q.bias"),
         "use_parallel_residual": not model.has("blk.0.ffn_norm.weight"),  # the metadata is wrong in some files
@@ -375,15 +349,13 @@ def _stablelm(model: Model) -> dict[str, Any]:
 def _falcon(model: Model) -> dict[str, Any]:
     norms = 2 if model.has("blk.0.attn_norm_2.weight") else 1
     return {
-        "model_type": "falcon",
-        "architectures": ["FalconForCausalLM"],
         "hidden_size": model.size("embedding_length"),
         "ffn_hidden_size": model.shape("blk.0.ffn_up.weight")[0],
         "num_hidden_layers": model.size("block_count"),
         "num_attention_heads": model.heads,
         "num_kv_heads": model.kv_heads,
         "max_position_embeddings": model.size("context_length"),
-        "layer_norm_epsilon": model.number("attention.layer_norm_epsilon", 1e-5),
+        "layer_norm_epsilon": model.layer_norm_eps,
         "activation": "gelu",
         "bias": model.has("blk.0.attn_qkv.bias"),
         "new_decoder_architecture": norms == 2 or model.kv_heads > 1,
@@ -396,26 +368,20 @@ def _falcon(model: Model) -> dict[str, Any]:
 
 def _bloom(model: Model) -> dict[str, Any]:
     return {
-        "model_type": "bloom",
-        "architectures": ["BloomForCausalLM"],
         "hidden_size": model.size("embedding_length"),
         "n_layer": model.size("block_count"),
         "n_head": model.heads,
         "seq_length": model.size("context_length"),
-        "layer_norm_epsilon": model.number("attention.layer_norm_epsilon", 1e-5),
+        "layer_norm_epsilon": model.layer_norm_eps,
     }
 
 
 def _starcoder(model: Model) -> dict[str, Any]:
-    names = {"model_type": "gpt_bigcode", "architectures": ["GPTBigCodeForCausalLM"]}
-    return {**_gpt2(model), **names, "activation_function": "gelu_pytorch_tanh", "multi_query": model.kv_heads == 1}
+    return {**_gpt2(model), "activation_function": "gelu_pytorch_tanh", "multi_query": model.kv_heads == 1}
 
 
 def _t5(model: Model) -> dict[str, Any]:
-    decoder = model.has("dec.output_norm.weight")
     return {
-        "model_type": "t5",
-        "architectures": ["T5ForConditionalGeneration" if decoder else "T5EncoderModel"],
         "d_model": model.size("embedding_length"),
         "d_ff": model.size("feed_forward_length"),
         "d_kv": model.head_dim,
@@ -436,13 +402,16 @@ GEMMA_NORMS: Names = {
     "post_ffw_norm": "post_feedforward_layernorm",
 }
 ARCHITECTURES = {
-    "llama": Architecture(_llama, _llama_names),
-    "qwen2": Architecture(_qwen2, table(GATED)),
-    "qwen3": Architecture(_qwen3, table({**GATED, **HEAD_NORMS})),
-    "gemma": Architecture(_gemma, _gemma_names()),
-    "gemma2": Architecture(_gemma2, _gemma_names(GEMMA_NORMS)),
-    "gemma3": Architecture(_gemma3, _gemma_names(GEMMA_NORMS, HEAD_NORMS)),
+    "llama": Architecture("llama", "LlamaForCausalLM", _llama, _llama_names),
+    # Biases are part of the architecture: Qwen2 always has them, and only on queries, keys and values.
+    "qwen2": Architecture("qwen2", "Qwen2ForCausalLM", Model.dense, table(GATED)),
+    "qwen3": Architecture("qwen3", "Qwen3ForCausalLM", Model.dense, table({**GATED, **HEAD_NORMS})),
+    "gemma": Architecture("gemma", "GemmaForCausalLM", _gemma, _gemma_names()),
+    "gemma2": Architecture("gemma2", "Gemma2ForCausalLM", _gemma2, _gemma_names(GEMMA_NORMS)),
+    "gemma3": Architecture("gemma3_text", "Gemma3ForCausalLM", _gemma3, _gemma_names(GEMMA_NORMS, HEAD_NORMS)),
     "gpt2": Architecture(
+        "gpt2",
+        "GPT2LMHeadModel",
         _gpt2,
         table(
             {**GPT2_NORMS, **{ours: into(theirs, change=TURNED) for ours, theirs in GPT2_MATRICES.items()}},
@@ -451,6 +420,8 @@ ARCHITECTURES = {
         ),
     ),
     "phi3": Architecture(
+        "phi3",
+        "Phi3ForCausalLM",
         _phi3,
         table(
             {
@@ -463,9 +434,11 @@ ARCHITECTURES = {
             }
         ),
     ),
-    "bert": Architecture(_bert, table(BERT, BERT_OUTSIDE, "encoder.layer.*.")),
-    "gptneox": Architecture(_gpt_neox, _gpt_neox_names),
+    "bert": Architecture("bert", "BertModel", _bert, table(BERT, BERT_OUTSIDE, "encoder.layer.*.")),
+    "gptneox": Architecture("gpt_neox", "GPTNeoXForCausalLM", _gpt_neox, _gpt_neox_names),
     "phi2": Architecture(
+        "phi",
+        "PhiForCausalLM",
         _phi2,
         table(
             {
@@ -481,17 +454,29 @@ ARCHITECTURES = {
             {**OUTSIDE, "output_norm": "model.final_layernorm"},
         ),
     ),
-    "starcoder": Architecture(_starcoder, table({**GPT2_NORMS, **GPT2_MATRICES}, GPT2_OUTSIDE, "transformer.h.*.")),
-    "starcoder2": Architecture(_starcoder2, table({**GATED, "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"})),
-    "stablelm": Architecture(_stablelm, table(GATED)),
-    "falcon": Architecture(_falcon, _falcon_names),
-    "bloom": Architecture(_bloom, _bloom_names),
-    "granite": Architecture(_granite, _llama_names),
-    "olmo": Architecture(_olmo, _llama_names),
+    "starcoder": Architecture(
+        "gpt_bigcode",
+        "GPTBigCodeForCausalLM",
+        _starcoder,
+        table({**GPT2_NORMS, **GPT2_MATRICES}, GPT2_OUTSIDE, "transformer.h.*."),
+    ),
+    "starcoder2": Architecture(
+        "starcoder2",
+        "Starcoder2ForCausalLM",
+        _starcoder2,
+        table({**GATED, "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"}),
+    ),
+    "stablelm": Architecture("stablelm", "StableLmForCausalLM", _stablelm, table(GATED)),
+    "falcon": Architecture("falcon", "FalconForCausalLM", _falcon, _falcon_names),
+    "bloom": Architecture("bloom", "BloomForCausalLM", _bloom, _bloom_names),
+    "granite": Architecture("granite", "GraniteForCausalLM", _granite, _llama_names),
+    "olmo": Architecture("olmo", "OlmoForCausalLM", _olmo, _llama_names),
     "olmo2": Architecture(
-        _olmo2,
+        "olmo2",
+        "Olmo2ForCausalLM",
+        Model.dense,
         table({**GATED, **HEAD_NORMS, **GEMMA_NORMS}),
     ),
-    "t5": Architecture(_t5, _t5_names),
-    "t5encoder": Architecture(_t5, _t5_names),
+    "t5": Architecture("t5", "T5ForConditionalGeneration", _t5, _t5_names),
+    "t5encoder": Architecture("t5", "T5EncoderModel", _t5, _t5_names),
 }

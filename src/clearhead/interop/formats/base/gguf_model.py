@@ -50,6 +50,10 @@ class Model:
         return self.size("attention.key_length", self.size("embedding_length") // self.heads)
 
     @property
+    def layer_norm_eps(self) -> float:
+        return self.number("attention.layer_norm_epsilon", 1e-5)
+
+    @property
     def rotated_share(self) -> float:
         """How much of each head is rotated, as a number whose product with the head size is not rounded down."""
         rotated: int = self.get("rope.dimension_count") or self.head_dim
