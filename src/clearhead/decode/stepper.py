@@ -27,6 +27,8 @@ class Stepper(Protocol):
         step_last(ids, state)                   like `step`, with the logits (B, 1, V) after the last token only
         step_seeing(ids, state, heads, last)    like `step` or `step_last`, with a tensor (B, T, keys) of each head in
                                                 the middle
+        see(ids, state, groups)                 what `step_seeing` sees, (H, B, T, keys) of each group of heads, where
+                                                nothing else is wanted
         seen_keys(state)                        how many of these keys each row has
         best(logits, count)                     what `rank` returns, faster
         sampler([settings, …])                  what `logits.RowSampler` is, faster

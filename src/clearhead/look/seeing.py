@@ -63,7 +63,7 @@ class SeenRow:
     """What one row of the token loop has seen, step by step."""
 
     wanted: Wanted
-    _steps: list[list[Tensor]] = field(default_factory=list)  # of each step, of each head: (tokens, keys)
+    _steps: list[list[Tensor]] = field(default_factory=list)  # of each step, of each probe: (H, tokens, keys)
 
     @property
     def heads(self) -> list[SeenHead]:
@@ -71,16 +71,17 @@ class SeenRow:
         return [head for heads in self.wanted.values() for head in heads]
 
     def add(self, seen: Sequence[Tensor]) -> None:
-        """Take what a step has handed out."""
+        """Take what a step has handed out of each head."""
+        rest = iter(seen)
+        self._steps.append([torch.stack([next(rest) for _ in heads]) for heads in self.wanted.values()])
+
+    def add_groups(self, seen: Sequence[Tensor]) -> None:
+        """Take what `see` has handed out of the heads of each probe, (H, tokens, keys)."""
         self._steps.append(list(seen))
 
     def tensors(self) -> dict[str, Tensor]:
         """By probe: (H, T, T), of all tokens that were read."""
-        found, first = {}, 0
-        for name, heads in self.wanted.items():
-            own = slice(first, first := first + len(heads))
-            found[name] = placed([torch.stack(step[own]) for step in self._steps])
-        return found
+        return {name: placed([step[i] for step in self._steps]) for i, name in enumerate(self.wanted)}
 
 
 @torch.inference_mode()
@@ -88,9 +89,9 @@ def read_seeing(stepper: Any, state: Any, ids: Sequence[int], seen: SeenRow) -> 
     """Read a text in parts, one with each step, to see it."""
     for first in range(0, len(ids), PART):
         part = torch.tensor([ids[first : first + PART]])
-        _, found, state = stepper.step_seeing(part, state, seen.heads, last=True)
+        found = stepper.see(part, state, list(seen.wanted.values()))
         [keys] = stepper.seen_keys(state)
-        seen.add([each[0, :, :keys] for each in found])
+        seen.add_groups([each[:, 0, :, :keys] for each in found])
         yield
 
 

@@ -166,6 +166,8 @@ static void check_refusals(void) {
     Cache cache = store.cache, longer = store.cache, elsewhere = store.cache;
     cache.length = 2;
     expect(outcome(&model, cache, ids, 2, 4, seen) == 0, "a good step");
+    LmStep only_seen = {ids, NULL, &seen, 2, 4, 0, 0, 1, 1};
+    expect(EXPORT(lm_step)(&model, &cache, &only_seen) == 0, "a step without logits");
     expect(outcome(&model, cache, ids, 0, 0, seen) == LM_BAD_ROWS, "no rows");
     expect(outcome(&model, cache, ids, 2, 3, seen) == LM_BAD_ROWS, "unequal rows");
     expect(outcome(&model, cache, wrong, 1, 2, seen) == LM_BAD_TOKEN, "a token too high");

@@ -323,6 +323,22 @@ def test_a_head_is_seen_while_decoding() -> None:
         engine.step_seeing(ids, engine.start(), [SeenHead(layer=1, head=4)])
 
 
+@pytest.mark.parametrize("layers", [(0,), (1,), (1, 0)], ids=str)
+def test_reading_only_to_see_ends_at_the_last_layer_that_is_seen(layers: tuple[int, ...]) -> None:
+    network, matrices = rounded_model("Q8_0")
+    engine = engine_of(network, native.load_library(), matrices)
+    groups = [[SeenHead(layer, head) for head in (2, 0)] for layer in layers]
+    ids = torch.randint(0, VOCABULARY, (1, 13), generator=torch.Generator().manual_seed(7))
+    state, reading = engine.start(), engine.start()
+    for part in ids.split([11, 1, 1], dim=1):
+        _, expected, state = engine.step_seeing(part, state, [head for heads in groups for head in heads])
+        seen = engine.see(part, reading, groups)
+        assert torch.equal(torch.cat(seen), torch.stack(expected))
+        assert [each.shape[0] for each in seen] == [2] * len(layers)
+    with pytest.raises(ConfigError, match="there is no layer 2 with a head 0; both count from 0"):
+        engine.see(ids, engine.start(), [[SeenHead(2, 0)]])
+
+
 def _causal() -> Any:
     from clearhead.nn.masks import Mask
 

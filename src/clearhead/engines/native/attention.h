@@ -136,6 +136,11 @@ INLINE vec exponential_of(vec score, vec highest) { return choose(score > -1e30f
 /* x factor + more */
 INLINE vec add_scaled(vec x, vec factor, vec more) { return held(x * factor) + more; }
 
+/* Zeros where a query does not look: before `begin` and from `end` on. */
+static void clear_unseen(float *weights, int begin, int end, int64_t length) {
+    memset(weights, 0, sizeof(float) * begin), memset(weights + end, 0, sizeof(float) * (length - end));
+}
+
 /* The scores of one query (length,) -> its weights. */
 static void finish_weights(float *weights, int begin, int end, float highest, float factor) {
     for (int j = begin; j < end; j += WIDTH) {
@@ -184,7 +189,7 @@ INLINE void attend_one_as(const int format, const AttentionInput *input, const f
     float *weights = seen_weights(input, head, token), highest = -1e30f, sum = 0;
     memset(own, 0, sizeof(float) * (K + WIDTH)), memset(into, 0, sizeof(float) * V);
     for (int i = 0; i < K; i++) own[i] = q[(token * a->heads + head) * K + i] * (is_plain(a) ? a->scale : 1);
-    if (weights) memset(weights, 0, sizeof(float) * input->length);
+    if (weights) clear_unseen(weights, begin, end, input->length);
     for (int span = span_of(view, begin); span < end; span += SPAN) {
         int from = span > begin ? span : begin, stop = span + SPAN < end ? span + SPAN : end, last = (stop - span + WIDTH - 1) / WIDTH * WIDTH;
         float before = highest;
@@ -318,15 +323,16 @@ INLINE void attend_lanes(const int format, const AttentionInput *input, const Qu
     const int32_t *list = input->lists + view->list;
     float *turned = memory, *scores = memory + K * WIDTH, *keys = scores + SPAN * WIDTH, *into[WIDTH], *weights[WIDTH];
     ints first = {0}, last = {0};
+    const float factor = is_plain(a) ? a->scale : 1;
     memset(turned, 0, sizeof(float) * K * WIDTH);
     for (int n = 0; n < lanes; n++) {
         const float *own = q + (queries[n].token * a->heads + queries[n].head) * K;
-        for (int i = 0; i < K; i++) turned[i * WIDTH + n] = own[i] * (is_plain(a) ? a->scale : 1);
+        for (int i = 0; i < K; i++) turned[i * WIDTH + n] = own[i] * factor;
         first[n] = queries[n].begin, last[n] = queries[n].end;
         into[n] = mixed + queries[n].token * stride + (int64_t)queries[n].head * V;
         memset(into[n], 0, sizeof(float) * V);
         weights[n] = seen_weights(input, queries[n].head, queries[n].token);
-        if (weights[n]) memset(weights[n], 0, sizeof(float) * input->length);
+        if (weights[n]) clear_unseen(weights[n], first[n], last[n], input->length);
     }
     vec highest = all(-1e30f), sum = all(0);
     for (int span = span_of(view, begin); span < end; span += SPAN) {
@@ -345,9 +351,11 @@ INLINE void attend_lanes(const int format, const AttentionInput *input, const Qu
                 store(scores + (j + k - span) * WIDTH, visible);
             }
         }
-        for (int n = 0; input->seen_count && n < lanes; n++)
-            for (int j = from > first[n] ? from : first[n]; weights[n] && j < stop && j < last[n]; j++)
-                weights[n][j] = scores[(j - span) * WIDTH + n];
+        for (int n = 0; n < lanes; n++) {
+            int j = from > first[n] ? from : first[n], after = stop < last[n] ? stop : last[n];
+            if (!weights[n]) continue;
+            for (float *to = weights[n]; j < after; j++) to[j] = scores[(j - span) * WIDTH + n];
+        }
         memset(scores, 0, sizeof(float) * (from - span) * WIDTH);
         for (int j = from - span; j < stop - span; j++) store(scores + j * WIDTH, exponential_of(load(scores + j * WIDTH), highest));
         vec shrink = exponential(before - highest);
@@ -363,9 +371,9 @@ INLINE void attend_lanes(const int format, const AttentionInput *input, const Qu
         for (; n < lanes; n++) mix_all(format, input, own + n, list + from, stop - from, g, into + n, factors + n, 1);
     }
     for (int n = 0; n < lanes; n++) {
-        float factor = 1.0f / sum[n];
-        for (int i = 0; i < V; i++) into[n][i] *= factor;
-        if (weights[n]) finish_weights(weights[n], first[n], last[n], highest[n], factor);
+        float whole = 1.0f / sum[n];
+        for (int i = 0; i < V; i++) into[n][i] *= whole;
+        if (weights[n]) finish_weights(weights[n], first[n], last[n], highest[n], whole);
     }
 }
 

@@ -333,6 +333,15 @@ class NativeEngine:
         self._check_heads(heads)
         return *self._step_tokens(ids, state, last, heads), state
 
+    def see(self, ids: Tensor, state: NativeState, groups: Sequence[Sequence[SeenHead]]) -> list[Tensor]:
+        """Read tokens only to see them: a tensor (H, B, T, S) of the heads of each group, as `step_seeing` has them.
+
+        The state may only be read on by `see` of the same groups: later layers know nothing of the tokens.
+        """
+        _, found, _ = self.step_seeing(ids, state, [head for heads in groups for head in heads], last=True)
+        rest = iter(found)
+        return [torch.stack([next(rest) for _ in heads]) for heads in groups]
+
     def seen_keys(self, state: NativeState) -> list[int]:
         """How many keys of a seen tensor belong to each row."""
         if state.unequal is None:

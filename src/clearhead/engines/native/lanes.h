@@ -14,15 +14,15 @@
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define LANES_AVX512 1
 #include <immintrin.h>
-enum { WIDTH = 16, TILE = 12, BYTE_OFFSET = 128 };
+enum { WIDTH = 16, TILE = 12, FLOAT_TILE = 12, BYTE_OFFSET = 128 };
 typedef __m512i Bytes;
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define LANES_AVX2 1
 #include <immintrin.h>
-enum { WIDTH = 8, TILE = 4, BYTE_OFFSET = 0 };
+enum { WIDTH = 8, TILE = 4, FLOAT_TILE = 6, BYTE_OFFSET = 0 };
 typedef __m256i Bytes;
 #else
-enum { WIDTH = 4, TILE = 4, BYTE_OFFSET = 0 };
+enum { WIDTH = 4, TILE = 4, FLOAT_TILE = 6, BYTE_OFFSET = 0 };
 typedef struct {
     int8_t at[4 * WIDTH];
 } Bytes;

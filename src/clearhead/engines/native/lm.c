@@ -17,7 +17,7 @@
 #include "pack.h"
 #include "threads.h"
 
-enum { PIECE = 48, QUERIES = 16 }; /* tokens of one panel, and of one attention, at a time */
+enum { PIECE = 96, QUERIES = 16 }; /* tokens of one panel, and of one attention, at a time */
 
 typedef struct {
     float *floats;                              /* (N, inputs) */
@@ -299,11 +299,21 @@ static void write_logits(const Worker *worker, const Work *w) {
     for (int64_t i = mine.first; i < mine.last; i++) step->logits[i] = model->cap * tanhf(step->logits[i] / model->cap);
 }
 
+/* The last layer of which something is seen. */
+static int last_seen(const LmStep *step) {
+    int last = 0;
+    for (int i = 0; i < step->seen_count; i++) last = step->seen[i].layer > last ? step->seen[i].layer : last;
+    return last;
+}
+
+/* Without logits nothing is computed after the attention of the last layer that is seen. */
 static void run(const Worker *worker, void *context) {
     const Work *w = context;
+    int layers = w->step->logits ? w->model->layers : last_seen(w->step);
     embed(worker, w);
-    for (int layer = 0; layer < w->model->layers; layer++) block_step(worker, w, layer);
-    write_logits(worker, w);
+    for (int layer = 0; layer < layers; layer++) block_step(worker, w, layer);
+    if (w->step->logits) write_logits(worker, w);
+    else attention(worker, w->model->blocks + layers, w, layers);
 }
 
 /* A new token sees the earlier tokens of its row, the new ones included. */

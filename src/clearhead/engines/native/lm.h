@@ -49,7 +49,7 @@ typedef struct {
 
 typedef struct {
     const int32_t *ids;                         /* (N,) tokens of all rows, row by row */
-    float *logits;                              /* (N, vocabulary), or (rows, vocabulary) with `last` */
+    float *logits;                              /* (N, vocabulary), or (rows, vocabulary) with `last`; NULL: only to see */
     const LmSeen *seen;
     int32_t rows, tokens, last, exact;          /* last: only what follows the last token of a row; exact: no rounding */
     int32_t seen_count, threads;

@@ -332,7 +332,7 @@ class LmEngine(NativeEngine):
         return (size + more) * dtype.itemsize
 
     def step(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
-        logits, _ = self._step(ids, state, last=False)
+        logits, _ = self._step(ids, state)
         return logits, state
 
     def step_last(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
@@ -344,7 +344,13 @@ class LmEngine(NativeEngine):
         self, ids: Tensor, state: NativeState, heads: Sequence[SeenHead], last: bool = False
     ) -> tuple[Tensor, list[Tensor], NativeState]:
         self._check_heads(heads)
-        return *self._step(ids, state, last, heads), state
+        logits, found = self._step(ids, state, last, [heads])
+        return logits, [weights for group in found for weights in group], state
+
+    def see(self, ids: Tensor, state: NativeState, groups: Sequence[Sequence[SeenHead]]) -> list[Tensor]:
+        for heads in groups:
+            self._check_heads(heads)
+        return self._step(ids, state, None, groups)[1]
 
     def can_see(self, head: SeenHead) -> bool:
         layers = self.packed.layers
@@ -353,12 +359,15 @@ class LmEngine(NativeEngine):
 
     @torch.inference_mode()
     def _step(
-        self, ids: Tensor, state: NativeState, last: bool, heads: Sequence[SeenHead] = ()
+        self, ids: Tensor, state: NativeState, last: bool | None = False, groups: Sequence[Sequence[SeenHead]] = ()
     ) -> tuple[Tensor, list[Tensor]]:
+        """Logits (B, T, V), with `last` (B, 1, V), with None (B, 0, V); and the weights (H, B, T, S) of each group."""
         rows, tokens = ids.shape
         self._check_rows(rows, state)
+        kept = 0 if last is None else min(1, tokens) if last else tokens  # logits of each row
+        logits = torch.empty(rows, kept, self.vocabulary_size)
         if not rows * tokens:
-            return torch.empty(rows, 0 if tokens == 0 else 1, self.vocabulary_size), []
+            return logits, []
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= self.vectors.count:
             wrong = low if low < 0 else high
@@ -369,21 +378,24 @@ class LmEngine(NativeEngine):
             state.lists = state.lists.expand(rows, -1).clone()
         state.extend(rows, tokens)
         cache, own = self._cache(state), ids.to(torch.int32).contiguous()
-        logits = torch.empty(rows, 1 if last else tokens, self.vocabulary_size)
-        weights = [torch.empty(rows, tokens, cache.length) for _ in heads]
-        wanted = zip(heads, weights, strict=True)
-        seen = (CLmSeen * len(heads))(*(CLmSeen(each.layer, each.head, w.data_ptr()) for each, w in wanted))
+        found = [torch.empty(len(heads), rows, tokens, cache.length) for heads in groups]
+        wanted = [
+            CLmSeen(head.layer, head.head, weights.data_ptr())
+            for heads, group in zip(groups, found, strict=True)
+            for head, weights in zip(heads, group, strict=True)
+        ]
+        seen = (CLmSeen * len(wanted))(*wanted)
         with self.threads.choose(rows * tokens) as trial:
             step = CLmStep(
-                *(own.data_ptr(), logits.data_ptr(), ctypes.addressof(seen)),
-                *(rows, rows * tokens, last, self.exact, len(heads), trial.threads),
+                *(own.data_ptr(), None if last is None else logits.data_ptr(), ctypes.addressof(seen)),
+                *(rows, rows * tokens, bool(last), self.exact, len(wanted), trial.threads),
             )
             failed = self.library.clearhead_lm_step(*map(ctypes.byref, (model, cache, step)))
         if failed == NO_MEMORY:
             raise MemoryError(f"out of memory in a step of {rows * tokens} tokens")
         if failed:
             raise ShapeError(f"a step of {rows} rows with {tokens} tokens each has {REFUSALS[failed]}")
-        return logits, weights
+        return logits, found
 
     def can_search(self, _state: NativeState, _prompts: Prompts, _settings: Settings) -> bool:
         return False

@@ -8,7 +8,7 @@
 #include "floats.h"
 #include "lanes.h"
 
-enum { PARTS = LANES / WIDTH }; /* registers of one panel */
+enum { PARTS = LANES / WIDTH, NEAR = 8 }; /* registers of one panel; blocks that are expanded at a time */
 
 static const int QUANT_BYTES[KINDS] = {4 * BLOCK * LANES, BLOCK * LANES / 2, BLOCK * LANES / 2,
                                        BLOCK * LANES,     BLOCK * LANES / 2, BLOCK * LANES};
@@ -91,12 +91,12 @@ static inline __attribute__((always_inline)) void byte_tile(
 
 /* --- vectors as floats --- */
 
-/* One block of the part of a panel as floats: (BLOCK, WIDTH), as its definition rounds them. */
+/* One block of the part of a panel as floats w (BLOCK, WIDTH), rows of LANES, as its definition rounds them. */
 static inline __attribute__((always_inline)) void expand_block(const int kind, const uint8_t *quants, const uint8_t *scales,
-                                                               int part, vec *w) {
+                                                               int part, float *w) {
     vec d[2], m;
     if (kind == F32) {
-        for (int i = 0; i < BLOCK; i++) w[i] = load((const float *)quants + i * LANES + part * WIDTH);
+        for (int i = 0; i < BLOCK; i++) store(w + i * LANES, load((const float *)quants + i * LANES + part * WIDTH));
         return;
     }
     load_scales(kind, scales, part, d, &m);
@@ -108,56 +108,81 @@ static inline __attribute__((always_inline)) void expand_block(const int kind, c
             ints q = is_nibbles(kind) ? four >> (8 * i + 4 * (g & 1)) & 15 : four << (24 - 8 * i) >> 24;
             vec whole = __builtin_convertvector(kind == Q4_0 ? q - 8 : q, vec);
             vec scaled = (kind == Q8_F && g >= GROUPS / 2 ? d[1] : d[0]) * whole;
-            w[4 * g + i] = kind == Q4_0 || kind == Q8_0 ? scaled : scaled + m;
+            store(w + (4 * g + i) * LANES, kind == Q4_0 || kind == Q8_0 ? scaled : scaled + m);
         }
     }
 }
 
-static inline __attribute__((always_inline)) void float_tile(
-    const int kind, const Matrix *matrix, const uint8_t *panel, const float *x, float *y, const int tokens) {
-    int blocks = matrix->inputs / BLOCK;
-    const uint8_t *all_scales = panel + (int64_t)blocks * QUANT_BYTES[kind];
-    for (int part = 0; part < PARTS; part++) {
-        vec sums[TILE];
-        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) sums[t] = all(0);
-        for (int b = 0; b < blocks; b++) {
-            vec w[BLOCK];
-            expand_block(kind, panel + (int64_t)b * QUANT_BYTES[kind], all_scales + b * SCALE_BYTES[kind], part, w);
-            for (int i = 0; i < BLOCK; i++)
-                _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++)
-                    sums[t] += x[(int64_t)t * matrix->inputs + b * BLOCK + i] * w[i];
-        }
-        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) store(y + t * LANES + part * WIDTH, sums[t]);
+/* Some blocks of a panel as floats (blocks BLOCK, LANES): those of the matrix itself, or in `room`. */
+static inline __attribute__((always_inline)) const float *expand_blocks(
+    const int kind, const Matrix *matrix, const uint8_t *panel, int first, int blocks, float *room) {
+    const uint8_t *scales = panel + (int64_t)(matrix->inputs / BLOCK) * QUANT_BYTES[kind] + (int64_t)first * SCALE_BYTES[kind];
+    panel += (int64_t)first * QUANT_BYTES[kind];
+    if (kind == F32) return (const float *)panel;
+    for (int b = 0; b < blocks; b++, panel += QUANT_BYTES[kind], scales += SCALE_BYTES[kind])
+        for (int part = 0; part < PARTS; part++)
+            expand_block(kind, panel, scales, part, room + b * BLOCK * LANES + part * WIDTH);
+    return room;
+}
+
+/* y (tokens, LANES) += x (tokens, inputs), rows of `stride`, times w (inputs, LANES). */
+static inline __attribute__((always_inline)) void float_tile(const float *w, const float *x, int64_t stride, int inputs,
+                                                             float *y, const int tokens) {
+    vec sums[FLOAT_TILE][PARTS];
+#define EACH_SUM                                                                                                         \
+    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++)                                                            \
+        _Pragma("GCC unroll 4") for (int part = 0; part < PARTS; part++)
+    EACH_SUM sums[t][part] = load(y + t * LANES + part * WIDTH);
+    for (int i = 0; i < inputs; i++) EACH_SUM sums[t][part] += x[t * stride + i] * load(w + i * LANES + part * WIDTH);
+    EACH_SUM store(y + t * LANES + part * WIDTH, sums[t][part]);
+#undef EACH_SUM
+}
+
+/* Each part of a panel is expanded once for all vectors, and small enough to stay near. A product is a sum in the order of
+   the inputs, however many vectors there are.                                                                          */
+static inline __attribute__((always_inline)) void multiply_floats(
+    const int kind, const Matrix *matrix, const uint8_t *panel, const float *x, int count, float *y) {
+    float room[NEAR * BLOCK * LANES];
+    int64_t stride = matrix->inputs, t;
+    memset(y, 0, sizeof(float) * count * LANES);
+    for (int b = 0, blocks = matrix->inputs / BLOCK; b < blocks; b += NEAR, x += NEAR * BLOCK) {
+        int some = blocks - b < NEAR ? blocks - b : NEAR;
+        const float *w = expand_blocks(kind, matrix, panel, b, some, room);
+#define FLOAT_TILES(N) \
+    for (; t + N <= count; t += N) float_tile(w, x + t * stride, stride, some * BLOCK, y + t * LANES, N);
+        t = 0;
+        FLOAT_TILES(FLOAT_TILE) FLOAT_TILES(4) FLOAT_TILES(2) FLOAT_TILES(1)
+#undef FLOAT_TILES
     }
 }
 
 /* --- any kind, any number of vectors --- */
 
-#define TILE_OF(KIND, N)                                                                                                 \
-    if (x->bytes && KIND != F32) byte_tile(KIND, matrix, panel, x->bytes + first * matrix->inputs, scales, y, N);            \
-    else float_tile(KIND, matrix, panel, x->floats + first * matrix->inputs, y, N);
+#define BYTE_TILES(KIND, N)                                                                                              \
+    for (; t + N <= count; t += N)                                                                                       \
+        byte_tile(KIND, matrix, panel, bytes + t * matrix->inputs, scales + t * (matrix->inputs / BLOCK), y + t * LANES, N);
 
 #define KERNEL(KIND)                                                                                                     \
-    static int tile_##KIND(const Matrix *matrix, const uint8_t *panel, const Vectors *x, int64_t first, int count,       \
-                           float *y) {                                                                                   \
-        const BlockScale *scales = x->scales + first * (matrix->inputs / BLOCK);                                             \
-        if (count >= TILE) { TILE_OF(KIND, TILE) return TILE; }                                                          \
-        if (count >= 4 && TILE > 4) { TILE_OF(KIND, 4) return 4; }                                                       \
-        if (count >= 2) { TILE_OF(KIND, 2) return 2; }                                                                   \
-        TILE_OF(KIND, 1)                                                                                                 \
-        return 1;                                                                                                        \
+    static void multiply_##KIND(const Matrix *matrix, const uint8_t *panel, const Vectors *x, int64_t first, int count,  \
+                                float *y) {                                                                              \
+        if (KIND == F32 || !x->bytes) {                                                                                  \
+            multiply_floats(KIND, matrix, panel, x->floats + first * matrix->inputs, count, y);                          \
+            return;                                                                                                      \
+        }                                                                                                                \
+        const int8_t *bytes = x->bytes + first * matrix->inputs;                                                         \
+        const BlockScale *scales = x->scales + first * (matrix->inputs / BLOCK);                                         \
+        int64_t t = 0;                                                                                                   \
+        BYTE_TILES(KIND, TILE) BYTE_TILES(KIND, 4) BYTE_TILES(KIND, 2) BYTE_TILES(KIND, 1)                               \
     }
 
 KERNEL(F32) KERNEL(Q4_0) KERNEL(Q4_1) KERNEL(Q8_0) KERNEL(Q4_F) KERNEL(Q8_F)
 
-typedef int Kernel(const Matrix *, const uint8_t *, const Vectors *, int64_t, int, float *);
-static Kernel *const KERNELS[KINDS] = {tile_F32, tile_Q4_0, tile_Q4_1, tile_Q8_0, tile_Q4_F, tile_Q8_F};
+typedef void Kernel(const Matrix *, const uint8_t *, const Vectors *, int64_t, int, float *);
+static Kernel *const KERNELS[KINDS] = {multiply_F32, multiply_Q4_0, multiply_Q4_1, multiply_Q8_0, multiply_Q4_F, multiply_Q8_F};
 
 /* `count` vectors from `first` on, by one panel -> y (count, LANES), with the bias. */
 static void multiply(const Matrix *matrix, int panel, const Vectors *x, int64_t first, int count, float *y) {
-    const uint8_t *from = matrix->panels + panel * matrix->stride;
-    for (int done = 0; done < count;)
-        done += KERNELS[matrix->kind](matrix, from, x, first + done, count - done, y + done * LANES);
+    KERNELS[matrix->kind](matrix, matrix->panels + panel * matrix->stride, x, first, count, y);
     if (matrix->bias)
         for (int t = 0; t < count; t++)
             for (int i = 0; i < LANES; i++) y[t * LANES + i] += matrix->bias[panel * LANES + i];
@@ -174,9 +199,9 @@ static void expand_row(const Matrix *matrix, int row, float *into) {
     const uint8_t *panel = matrix->panels + row / LANES * matrix->stride;
     const uint8_t *scales = panel + (int64_t)blocks * QUANT_BYTES[matrix->kind];
     for (int b = 0; b < blocks; b++) {
-        vec w[BLOCK];
+        float w[BLOCK * LANES];
         switch (matrix->kind) { EXPAND(F32) EXPAND(Q4_0) EXPAND(Q4_1) EXPAND(Q8_0) EXPAND(Q4_F) EXPAND(Q8_F) }
-        for (int i = 0; i < BLOCK; i++) into[b * BLOCK + i] = w[i][lane];
+        for (int i = 0; i < BLOCK; i++) into[b * BLOCK + i] = w[i * LANES + lane];
     }
 }
 
