@@ -118,6 +118,7 @@ def test_the_engine_of_quantised_weights_is_measured_too(gguf_file: Path, monkey
     monkeypatch.setattr(look, "has_lens", lambda: False)
     found = {figure.what: figure for figure in run_model(str(gguf_file), peers=False, length=13, generated=3, rounds=1)}
     assert {f"model, 13 tokens: {name}" for name in (PLAIN, ALL, ALONE, ONE, ROUNDED, EXACT)} < set(found)
+    assert 0 < found["model: attention that rounding moves to other tokens"].value < 0.05
     usual = {
         PLAIN: 10.0,
         ALL: 14.0,

@@ -6,8 +6,9 @@ when the last of them is captured, and is compared with a peer without output he
 compared with a peer that has one.
 
 `clearhead bench look --model MODEL` measures a language model from elsewhere instead, with its own weights in all
-candidates, and what one head costs while it generates. There the engine of quantised weights is a candidate too, with
-the vectors that meet a matrix rounded, and without rounding (`exact`).
+candidates, and what one head costs while it generates. There the engine of quantised weights is a candidate too, as
+`see` uses it, with the vectors that meet a matrix rounded; how much that changes a weight is a figure. Without rounding
+(`exact`) its products take as long as those of any float arithmetic.
 
     T tokens
 """
@@ -62,7 +63,7 @@ MOST_OF_PEER = {
     (ALL, LENS): None,
     (ALONE, LENS): 0.5,
     (EXACT, LENS): 0.5,
-    (ROUNDED, LENS): None,
+    (ROUNDED, LENS): 0.5,
 }
 
 
@@ -230,9 +231,12 @@ def run_model(path: str, peers: bool, length: int = 512, generated: int = 64, ro
     layers = len(model.network.stacks()["decoder"].blocks)
     one, head = f"decoder.{layers // 2}.self.weights", model.config.model.heads - 1
     with torch.inference_mode():
-        candidates = {**our_candidates(model.network, ids, one, head), **by_engines(path, model, ids)}
+        engines = by_engines(path, model, ids)
+        candidates = {**our_candidates(model.network, ids, one, head), **engines}
         theirs = peers_of(path, model.network, ids) if peers else {}
         yield from compared(f"{model.name}, {ids.size(1)} tokens", rounds_together({**candidates, **theirs}, rounds))
+    if engines:
+        yield effect_of_rounding(model.name, engines[ROUNDED](), engines[EXACT]())
     yield while_generating(model, one, head, ids[0, :64].tolist(), generated, rounds)
     if peers and not has_lens():
         yield Measurement("packages that are not installed and not compared with: transformer-lens", 1, "")
@@ -249,6 +253,13 @@ def by_engines(path: str, model: Any, ids: Tensor) -> dict[str, Callable[[], lis
     if EXACT in found:
         assert_same_weights(model.network, ids, found[EXACT]())
     return found
+
+
+def effect_of_rounding(name: str, rounded: Sequence[Tensor], exact: Sequence[Tensor]) -> Measurement:
+    """How much of the attention of a token goes elsewhere, (1, H, T, T) of each layer."""
+    moved = torch.stack([(one - other).abs().sum(-1).mean() / 2 for one, other in zip(rounded, exact, strict=True)])
+    detail = {"of each layer": moved.tolist()}
+    return Measurement(f"{name}: attention that rounding moves to other tokens", float(moved.mean()), "", None, detail)
 
 
 def read_by_engine(stepper: Any, ids: list[int], wanted: Wanted) -> list[Tensor]:
