@@ -30,9 +30,9 @@ export const GLOSSARY = [
   [t("head|heads"),
     t("One attention of its own, with its own queries, keys and values. A layer has several side " +
       "by side.")],
-  [t("layer|layers"),
-    t("One floor of the model: attention, then a small network for each token. " +
-      "Models stack many.")],
+  [t("layer|layers|block|blocks"),
+    t("One floor of the model, which some call a layer and some a block: attention, then a small " +
+      "network for each token. Models stack many.")],
   [t("mask|masks"), t(
     "Hides the words that come later, so that a model cannot look at what it is about to write.")],
   [t("position|positions"),

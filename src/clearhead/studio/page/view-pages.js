@@ -15,6 +15,7 @@ import { mount as mountPatches } from "./views/patches.js";
 import { mount as mountRelevance } from "./views/relevance.js";
 import { mount as mountScaling } from "./views/scaling.js";
 
+const MOST = 24; // answers that are explained besides the chosen one
 const transformer = ({ attends, reads }) => attends && reads === "text";
 const languageModel = ({ attends, continues }) => attends && continues;
 
@@ -66,6 +67,7 @@ function open(view, { reads, mount, fits, methods, asks, route, usual = {} }, el
   const request = { text: inputText(model, state.text), method: state.method ?? methods?.[0],
     query: state.query ?? (asks && model.generates && !model.continues ? 1 : undefined) };
   let [shown, chosen] = [null, { ...usual, ...parseJson(state.at) }];
+  let known = {}; // of a text: the values of each answer that was explained
 
   function refresh(changes = {}) {
     Object.assign(request, changes);
@@ -78,10 +80,29 @@ function open(view, { reads, mount, fits, methods, asks, route, usual = {} }, el
         : (await post("/studio/api/view", { ...body, view, form: "page", method,
           query: query === undefined ? undefined : Number(query) })).data;
       if (!isCurrent()) return;
-      if (shown) return shown.update(found, chosen);
-      place.replaceChildren();
-      return (shown = mount(place, found, { chosen, onChange: choose }));
+      show(found);
+      if (asks) await explainOthers(found, body, isCurrent);
     });
+  }
+
+  function show(found) {
+    if (shown) return shown.update(found, chosen);
+    place.replaceChildren();
+    return (shown = mount(place, found, { chosen, onChange: choose }));
+  }
+
+  /** The other answers of the text, one after the other, to be seen beside the chosen one. */
+  async function explainOthers(found, body, isCurrent) {
+    const { text } = request;
+    if (known.text !== text) known = { text, every: found.rows.map(() => null) };
+    known.every[found.query] = found.values;
+    for (let query = 0; query < Math.min(found.rows.length, MOST); query += 1) {
+      if (known.every[query]) continue;
+      const { data } = await post("/studio/api/view", { ...body, view, form: "page", query });
+      if (!isCurrent()) return;
+      known.every[query] = data.values;
+    }
+    if (found.rows.length > 1 && !found.image) show({ ...found, every: known.every });
   }
 
   function choose(next) {

@@ -3,7 +3,7 @@
 import { isAbort, lines } from "./api.js";
 import { t } from "./i18n.js";
 import { modelMenu } from "./shared.js";
-import { menu, partLabel, slider } from "./views/controls.js";
+import { button, menu, partLabel, slider } from "./views/controls.js";
 import { h } from "./views/dom.js";
 import { headName, partName } from "./views/names.js";
 import { format } from "./views/numbers.js";
@@ -122,9 +122,12 @@ function headTable(found, most, colours) {
       h("th", { scope: "row", title: name }, partName(name)), row.map(cell)))))));
 }
 
-function ranking(found, most) {
+/** Parts by what the loss is without them, [{name, loss, change}, …]; `onPick` makes their names buttons. */
+export function ranking(found, most, onPick) {
+  const part = (name) => (onPick ? button(headName(name), () => onPick(name))
+    : h("span", { title: name }, headName(name)));
   const line = ({ name, loss, change }) => h("li", {},
-    name === "chosen" ? h("span", {}, t("What is switched off")) : h("span", { title: name }, headName(name)),
+    name === "chosen" ? h("span", {}, t("What is switched off")) : part(name),
     h("span", { class: change < 0 ? "ch-meter ch-below" : "ch-meter", "aria-hidden": "true" }, h("span",
       { style: { width: `${Math.max(0.5, (100 * Math.abs(change)) / most)}%` } })),
     h("span", { class: "ch-number" }, `${signed(change)} → ${format(loss)}`));

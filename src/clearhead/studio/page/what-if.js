@@ -6,7 +6,7 @@ import { t } from "./i18n.js";
 import { parseJson } from "./link.js";
 import { pad } from "./pad.js";
 import { findModel, inputBar, inputText, noModel, resultPanel } from "./shared.js";
-import { dataPanel } from "./what-if-data.js";
+import { dataPanel, ranking } from "./what-if-data.js";
 import { patchPanel } from "./what-if-patch.js";
 import { button, choice, partLabel, toggle } from "./views/controls.js";
 import { h } from "./views/dom.js";
@@ -20,6 +20,7 @@ export const ABOUT = t("Switch a part off to see what it contributes: to the ans
 export const fits = ({ attends }) => attends;
 
 const MASK_NOTE = t("A model that writes token by token has nothing later to look at, so its sentence stays the same without the mask. While it learns it sees the whole sentence: the loss shows the difference.");
+const MOST = 16; // parts that are switched off by themselves, to begin with
 const TABS = [["", t("One input")], ["data", t("Held-out data")], ["patch", t("From another sentence")]];
 const WHOLE = [["scale", t("Scale 1/√dₖ")], ["mask", t("Mask")], ["positions", t("Positions")]];
 
@@ -31,7 +32,7 @@ export function open(element, state, studio) {
   const readsImage = model.reads === "image";
   const request = { text: inputText(model, state.text), image: state.image };
   let off = { scale: false, mask: false, positions: false, layers: [], heads: [], ...parseJson(state.off) };
-  let [data, view] = [null, null];
+  let [data, view, without] = [null, null, []];
   const tabs = choice(t("Measure on"), model.reads === "text" && model.attends ? TABS : TABS.slice(0, 2), state.tab
     ?? "",
     (tab) => studio.go("what-if", { model: model.name, text: readsImage ? "" : request.text, off: JSON.stringify(off),
@@ -43,6 +44,7 @@ export function open(element, state, studio) {
 
   function refresh(changes = {}) {
     Object.assign(request, changes);
+    without = [];
     studio.set({ model: model.name, ...request, off: JSON.stringify(off) });
     if (readsImage && !request.image) return;
     load(async (isCurrent) => {
@@ -53,7 +55,21 @@ export function open(element, state, studio) {
       view ??= frame(place, { name: "what-if", label: t("What if"), draw, json: () => data,
         picture: () => view.figure }, {});
       view.redraw();
+      if (!isOff(off) && data.parts.layers.length <= MOST) await measureEach(isCurrent);
     });
+  }
+
+  /** The loss without each block by itself, while nobody has switched anything off. */
+  async function measureEach(isCurrent) {
+    const found = [];
+    for (const name of data.parts.layers) {
+      const { original, changed } = await post("/studio/api/what-if",
+        { model: model.name, ...request, layers: [name] });
+      if (!isCurrent()) return;
+      found.push({ name, loss: changed.loss, change: changed.loss - original.loss });
+    }
+    without = found;
+    view.redraw();
   }
 
   function change(changes) {
@@ -127,9 +143,19 @@ export function open(element, state, studio) {
     view.figure.replaceChildren(
       ...(isOff(off) ? [] : [suggestions(data.parts)]),
       column(t("Original"), data.original, data, colours), column(nameOf(off), data.changed, data, colours),
-      amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share));
+      amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share), ...(without.length ? [each()] : []));
     const meaning = t("The stronger the colour of a token, the more probable the model finds it.");
     view.say(off.mask ? `${meaning} ${MASK_NOTE}` : meaning);
+  }
+
+  function each() {
+    const most = Math.max(...without.map(({ change: rise }) => Math.abs(rise))) || 1;
+    const switchOff = (name) => {
+      change({ layers: [name] });
+      drawSwitches(data.parts);
+    };
+    return h("section", { class: "st-each" }, partLabel(t("The loss without each block by itself")),
+      ranking(without, most, switchOff));
   }
 
   const onModel = (name) => studio.go("what-if", { model: name });

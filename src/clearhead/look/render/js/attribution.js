@@ -1,13 +1,15 @@
 // What one answer rests on: the tokens or patches that were read, coloured by how much each contributed.
 //
-// data: {model, text, output, rows: the answers, query: the one that is explained, tokens, values, image, grid}.
+// data: {model, text, output, rows: the answers, query: the one that is explained, tokens, values, image, grid}, and
+// `every` where others are known: the values of each answer, or null.
 
 import { menu, partLabel, shareList } from "./controls.js";
 import { clamp, h, roomIn } from "./dom.js";
 import { frame, handle, title } from "./frame.js";
 import { t } from "./i18n.js";
 import { amountLegend, signedLegend } from "./legend.js";
-import { extent, format, visible } from "./numbers.js";
+import { matrix } from "./matrix.js";
+import { extent, format, percent, visible } from "./numbers.js";
 import { patchName } from "./shares.js";
 import { imageOf, patchSurface } from "./surface.js";
 
@@ -33,7 +35,7 @@ export function attribution(name, label, about) {
         : amountLegend(colours, [t("nothing"), t("most: {value}", { value: format(most) })], 1, colours.share);
       view.figure.replaceChildren(h("div", { class: "ch-one-beside" },
         h("div", {}, data.image ? picture(most) : text(colours, paint), legend, h("p", { class: "ch-note" }, about)),
-        strongest()));
+        strongest()), ...(data.every && !data.image ? [everyAnswer(colours)] : []));
       view.say("");
     }
 
@@ -54,6 +56,28 @@ export function attribution(name, label, about) {
       return h("p", { class: "ch-chips ch-large-chips" }, data.tokens.map(word));
     }
 
+    /** A row for each answer that is known, as shares of the row; a click chooses the answer. */
+    function everyAnswer(colours) {
+      const known = data.rows.map((_, row) => row).filter((row) => data.every[row]);
+      const weights = known.map((row) => shares(data.every[row]));
+      const signed = weights.flat().some((share) => share < 0);
+      const own = { query: known.indexOf(data.query), key: -1 };
+      const drawn = matrix({ rows: known.map((row) => data.rows[row]), columns: data.tokens, weights },
+        roomIn(view.figure), colours, {
+          onHover: (cell) => {
+            drawn.isolate(cell ?? own);
+            if (!cell) return;
+            const [answer, word] = [visible(data.rows[known[cell.query]]), visible(data.tokens[cell.key])];
+            const share = percent(weights[cell.query][cell.key]);
+            view.say(t("“{answer}” rests on “{word}” by {share}", { answer, word, share }));
+          },
+          onPick: (cell) => { if (cell) pick(known[cell.query]); },
+          paint: signed ? colours.signed : (share) => colours.share(Math.max(0, share)), write: percent,
+        });
+      drawn.isolate(own);
+      return h("div", { class: "ch-below-all" }, partLabel(t("Every answer, in shares of its row")), drawn.element);
+    }
+
     function picture(most) {
       const [rows, columns] = data.grid;
       const values = data.values.slice(-rows * columns);
@@ -66,11 +90,10 @@ export function attribution(name, label, about) {
 
     function strongest() {
       if (data.image) return "";
-      const total = data.values.reduce((sum, value) => sum + Math.abs(value), 0) || 1;
-      const ranked = data.values.map((value, place) => [place, value])
+      const ranked = shares(data.values).map((share, place) => [place, share])
         .sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
-      const shares = ranked.map(([place, value], rank) => [visible(data.tokens[place]), value / total, rank === 0]);
-      return h("div", {}, partLabel(t("The strongest, as a share of all")), shareList(shares));
+      return h("div", {}, partLabel(t("The strongest, as a share of all")),
+        shareList(ranked.map(([place, share], rank) => [visible(data.tokens[place]), share, rank === 0])));
     }
 
     return handle(view, (next, requested = { query: next.query }) => {
@@ -78,4 +101,10 @@ export function attribution(name, label, about) {
       chosen = requested;
     });
   };
+}
+
+/** Numbers as shares of the sum of their sizes. */
+function shares(values) {
+  const total = values.reduce((sum, value) => sum + Math.abs(value), 0) || 1;
+  return values.map((value) => value / total);
 }

@@ -3,11 +3,12 @@
 // data: Lens, format "clearhead-lens-1". chosen: {layer: a row from the bottom, token}.
 
 import { partLabel, shareList } from "./controls.js";
-import { h, keyOf } from "./dom.js";
+import { clamp, h, keyOf, roomIn } from "./dom.js";
 import { frame, handle, title, widget } from "./frame.js";
 import { plural, t } from "./i18n.js";
 import { amountLegend } from "./legend.js";
 import { percent, visible } from "./numbers.js";
+import { plot } from "./plot.js";
 
 export const FORMAT = "clearhead-lens-1";
 
@@ -54,9 +55,25 @@ export function mount(element, data, options = {}) {
     view.figure.replaceChildren(h("div", { class: "ch-one-beside" },
       h("div", {}, h("div", { class: "ch-scroll" }, table),
         amountLegend(colours, ["0 %", t("100 % likely")], 1, colours.share)),
-      h("div", {}, partLabel(h("strong", {}, place)), shareList(shares))));
+      h("div", {}, partLabel(h("strong", {}, place)), shareList(shares))), development());
     view.say(t("The final answer is in place {place} from layer {layer} on.",
       { place: chosen.token + 1, layer: settled(data, chosen.token) }));
+  }
+
+  /** How likely the final answer was after each layer: the chosen one, and the mean of all. */
+  function development() {
+    const [final] = data.layers.at(-1)[chosen.token][0];
+    const points = (value) => data.probability.map((row, layer) => [layer, value(row)]);
+    const mean = (row) => row.reduce((sum, one) => sum + one, 0) / row.length;
+    const name = t("“{word}”", { word: visible(final) });
+    const own = { name, points: points((row) => row[chosen.token]), dots: true };
+    const curves = data.tokens.length > 1 ? [own, { name: t("the mean of all places"), points: points(mean) }] : [own];
+    const every = Math.ceil(data.probability.length / 12);
+    const ticks = data.probability.map((_, layer) => [layer, layer === 0 ? t("before") : String(layer - 1)])
+      .filter(([layer]) => layer % every === 0);
+    const size = { width: clamp(roomIn(view.figure), 280, 900), height: 260 };
+    return h("div", { class: "ch-below-all" }, partLabel(t("How likely the final answer was after each layer")),
+      plot(curves, { ...size, x: t("layer"), y: t("probability"), ticks, at: chosen.layer }));
   }
 
   function move(event, layer, token) {
