@@ -18,18 +18,17 @@ void barrier(const Worker *worker) {
 #else
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 enum {
     MOST = 64,        /* threads of the pool */
-    SPINS = 4000,     /* looks at a flag before the processor is given away */
+    SPINS = 4000,     /* looks at a flag before a worker sleeps that waits for another one */
     PATIENCE = 20000, /* looks for the next call before a thread sleeps */
 };
 
 static struct {
     pthread_mutex_t in_use, sleep;
-    pthread_cond_t wake;
+    pthread_cond_t wake, go_on;
     void (*work)(const Worker *, void *);
     void *context;
     int count;            /* workers of the call, the caller included */
@@ -37,17 +36,18 @@ static struct {
     atomic_int sleeping;  /* of them */
     atomic_int busy;      /* those that have not finished the call */
     atomic_uint call;     /* its number */
+    atomic_uint finished; /* calls that all threads have finished */
     atomic_int arrived;   /* workers at the barrier */
     atomic_uint barriers; /* that were passed */
-} pool = {.in_use = PTHREAD_MUTEX_INITIALIZER, .sleep = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+    atomic_int resting;   /* workers that sleep within a call */
+} pool = {.in_use = PTHREAD_MUTEX_INITIALIZER,
+          .sleep = PTHREAD_MUTEX_INITIALIZER,
+          .wake = PTHREAD_COND_INITIALIZER,
+          .go_on = PTHREAD_COND_INITIALIZER};
 
 static unsigned before_first_call[MOST]; /* of each thread */
 
-static inline void look_again(int looks) {
-    if (looks >= SPINS) {
-        sched_yield();
-        return;
-    }
+static inline void look_again(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -55,22 +55,42 @@ static inline void look_again(int looks) {
 #endif
 }
 
+/* Wait until a number has changed. Whoever waits for long sleeps: the other may have lost its processor to another
+   program, and can have this one.                                                                                    */
+static void await(const atomic_uint *number, unsigned old) {
+    for (int looks = 0; looks < SPINS; looks++, look_again())
+        if (atomic_load(number) != old) return;
+    pthread_mutex_lock(&pool.sleep);
+    atomic_fetch_add(&pool.resting, 1);
+    while (atomic_load(number) == old) pthread_cond_wait(&pool.go_on, &pool.sleep);
+    atomic_fetch_sub(&pool.resting, 1);
+    pthread_mutex_unlock(&pool.sleep);
+}
+
+/* Count on a number that others may wait for. */
+static void announce(atomic_uint *number) {
+    atomic_fetch_add(number, 1);
+    if (!atomic_load(&pool.resting)) return;
+    pthread_mutex_lock(&pool.sleep);
+    pthread_cond_broadcast(&pool.go_on);
+    pthread_mutex_unlock(&pool.sleep);
+}
+
 void barrier(const Worker *worker) {
     if (worker->count == 1) return;
     unsigned passed = atomic_load(&pool.barriers);
     if (atomic_fetch_add(&pool.arrived, 1) + 1 == worker->count) {
         atomic_store(&pool.arrived, 0);
-        atomic_fetch_add(&pool.barriers, 1);
-        return;
-    }
-    for (int looks = 0; atomic_load(&pool.barriers) == passed; looks++) look_again(looks);
+        announce(&pool.barriers);
+    } else
+        await(&pool.barriers, passed);
 }
 
 /* Until there is another call than the last. */
 static unsigned next_call(unsigned last) {
     for (int looks = 0; looks < PATIENCE; looks++) {
         if (atomic_load(&pool.call) != last) return atomic_load(&pool.call);
-        look_again(looks % SPINS);
+        look_again();
     }
     pthread_mutex_lock(&pool.sleep);
     atomic_fetch_add(&pool.sleeping, 1);
@@ -86,7 +106,7 @@ static void *work_on_calls(void *number) {
     for (unsigned call = before_first_call[own];;) {
         call = next_call(call);
         if (own < pool.count) pool.work(&(Worker){own, pool.count}, pool.context);
-        atomic_fetch_sub(&pool.busy, 1);
+        if (atomic_fetch_sub(&pool.busy, 1) == 1) announce(&pool.finished);
     }
     return NULL;
 }
@@ -96,8 +116,10 @@ static void forget_threads(void) {
     pthread_mutex_init(&pool.in_use, NULL);
     pthread_mutex_init(&pool.sleep, NULL);
     pthread_cond_init(&pool.wake, NULL);
+    pthread_cond_init(&pool.go_on, NULL);
     pool.threads = 0;
     atomic_store(&pool.sleeping, 0);
+    atomic_store(&pool.resting, 0);
     atomic_store(&pool.arrived, 0);
 }
 
@@ -125,6 +147,7 @@ void run_parallel(int threads, void (*work)(const Worker *, void *), void *conte
     pool.count = threads <= pool.threads ? threads : pool.threads + 1;
     Worker caller = {0, pool.count};
     atomic_store(&pool.busy, pool.threads);
+    unsigned finished = atomic_load(&pool.finished);
     atomic_fetch_add(&pool.call, 1);
     if (atomic_load(&pool.sleeping)) {
         pthread_mutex_lock(&pool.sleep);
@@ -132,7 +155,7 @@ void run_parallel(int threads, void (*work)(const Worker *, void *), void *conte
         pthread_mutex_unlock(&pool.sleep);
     }
     work(&caller, context);
-    for (int looks = 0; atomic_load(&pool.busy); looks++) look_again(looks);
+    if (pool.threads) await(&pool.finished, finished);
     pthread_mutex_unlock(&pool.in_use);
 }
 
