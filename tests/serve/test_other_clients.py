@@ -310,6 +310,18 @@ def test_an_upgrade_is_answered_as_http_and_not_logged(open_service: Open, caplo
     assert [record.getMessage() for record in caplog.records if "pgrade" in record.getMessage()] == []
 
 
+def test_requests_follow_one_that_asks_for_an_upgrade(open_service: Open) -> None:
+    """As Java's client sends them: a body, and the offer to go on with HTTP/2."""
+    headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAEAAEAA"}
+    body = json.dumps({"model": "writer", "prompt": "abc", "max_tokens": 3, "temperature": 0})
+    with open_service("writer") as address, closing(HTTPConnection(*place(address), timeout=60)) as client:
+        texts = []
+        for more in (headers, headers, {}):
+            client.request("POST", "/v1/completions", body, {"Content-Type": "application/json", **more})
+            texts.append(json.loads(client.getresponse().read())["choices"][0]["text"])
+    assert len(set(texts)) == 1
+
+
 def talk(address: str, *parts: bytes) -> bytes:
     """All that comes back; each part is sent when there is an answer to the one before."""
     received = b""

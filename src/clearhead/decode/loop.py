@@ -160,13 +160,18 @@ class TokenLoop:
         """Unite groups that go on token by token, if the model can."""
         if getattr(self.model, "merge", None) is None:
             return
-        merged: list[SampleGroup] = []
+        mergeable: list[SampleGroup] = []
         others: list[SampleGroup | BeamGroup] = []
         for group in self.groups:
             if isinstance(group, BeamGroup) or not group.is_mergeable:
                 others.append(group)
-            elif not any(each.merge(group) for each in merged):
-                merged.append(group)
+            else:
+                mergeable.append(group)
+        merged: list[SampleGroup] = []
+        while mergeable:
+            first, *rest = mergeable
+            merged.append(first)
+            mergeable = first.merge(rest)
         self.groups = [*merged, *others]
 
 
@@ -287,15 +292,18 @@ class SampleGroup:
         rows = len(self._members)
         return rows * min(part_length(rows), *(member.unread for member in self._members))
 
-    def merge(self, other: SampleGroup) -> bool:
-        """Take over the rows of another group, if the model can merge the two states, and nothing is wrong with it."""
-        if not other._fits(self._vocabulary):
-            return False
-        state = self.model.merge([self.state, other.state])  # type: ignore[attr-defined]
-        if state is None:
-            return False
-        self.state, self._members = state, [*self._members, *other._members]
-        return True
+    def merge(self, others: Sequence[SampleGroup]) -> list[SampleGroup]:
+        """Take over the rows of other groups; those stay whose state the model cannot merge, or that are wrong."""
+        vocabulary = self._vocabulary or getattr(self.model, "vocabulary_size", 0)
+        fitting = [each for each in others if each._fits(vocabulary)] if self._fits(vocabulary) else []
+        if not fitting:
+            return list(others)
+        state = self.model.merge([self.state, *(each.state for each in fitting)])  # type: ignore[attr-defined]
+        if state is None:  # at least one is of another kind
+            return [each for each in others if len(others) == 1 or self.merge([each])]
+        self.state = state
+        self._members = [member for group in (self, *fitting) for member in group._members]
+        return [each for each in others if each not in fitting]
 
     def _fits(self, vocabulary: int) -> bool:
         """Whether the settings of all rows fit a vocabulary of this size; a group that does not fails by itself."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -375,22 +376,20 @@ class NativeEngine:
         logits = torch.empty(rows, min(1, tokens) if last else tokens, self.vocabulary_size)
         if not rows * tokens:
             return logits, []
-        low, high = map(int, ids.aminmax())
-        if low < 0 or high >= self.vectors.count:
-            check_ids(ids.flatten().tolist(), self.vectors.count)
+        own = known_ids(ids, self.vectors.count)
         if rows > len(state.lists):  # a language model starts with one row for all
             state.lists = state.lists.expand(rows, -1).clone()
         if not self.vectors.reach(state.length + tokens):
             return self._step_vectors(ids, state, logits, last), []
         state.extend(rows, tokens)
-        own, cache = ids.to(torch.int32).contiguous(), self._cache(state)
+        cache = self._cache(state)
         width, longest = cache.length, 0 if state.source is None else state.source.lists.size(1)
         found = [torch.empty(rows, tokens, longest if each.cross else width) for each in heads]
         seen = (CSeen * len(heads))(*(_seen(each, x) for each, x in zip(heads, found, strict=True)))
         structures = (self.layout.reach(state.length), self.vectors.structure(), cache, state.memory())
         with self.threads.choose(rows * tokens) as trial:
             failed = self.library.clearhead_step_tokens(
-                *(*map(_reference, structures), _address(own), _address(logits)),
+                *(*map(_reference, structures), ctypes.c_void_p(own.ctypes.data), _address(logits)),
                 *(seen, len(heads), rows, rows * tokens, last, trial.threads),
             )
         if failed:
@@ -541,6 +540,17 @@ def check_ids(ids: Sequence[int], count: int) -> None:
     if ids and not 0 <= min(ids) <= max(ids) < count:
         wrong = next(each for each in ids if not 0 <= each < count)
         raise TextError(f"there is no token {wrong}: the model knows {count}, counted from 0")
+
+
+def known_ids(ids: Tensor, count: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Ids (B, T) for native code, all of them among `count` tokens.
+
+    By numpy: an operation of torch lets another thread have Python in between, and a service waits to get it back.
+    """
+    own = np.ascontiguousarray(ids.numpy(), dtype=np.int64)
+    if own.min() < 0 or own.max() >= count:
+        check_ids(own.ravel().tolist(), count)
+    return own.astype(np.int32)
 
 
 def is_plain_search(read: int, prompts: Prompts, settings: Settings) -> bool:

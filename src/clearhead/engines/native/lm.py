@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.decode.settings import Prompts, Settings
-from clearhead.engines.native.engine import SLOTS, NativeEngine, NativeState, SeenHead, SlotPool
+from clearhead.engines.native.engine import SLOTS, NativeEngine, NativeState, SeenHead, SlotPool, known_ids
 from clearhead.engines.native.layout import CNorm, CResidual, TokenVectors
 from clearhead.engines.native.library import Library, ThreadChooser, cores
-from clearhead.errors import ShapeError, TextError
+from clearhead.errors import ShapeError
 from clearhead.models.build import smaller_window
 from clearhead.models.lm import LanguageModel
 from clearhead.nn import EncoderBlock, FeedForwardLayer, MultiHeadAttention, NoNorm, ParallelBlock, Residual
@@ -368,16 +368,13 @@ class LmEngine(NativeEngine):
         logits = torch.empty(rows, kept, self.vocabulary_size)
         if not rows * tokens:
             return logits, []
-        low, high = int(ids.min()), int(ids.max())
-        if low < 0 or high >= self.vectors.count:
-            wrong = low if low < 0 else high
-            raise TextError(f"there is no token {wrong}: the model knows {self.vectors.count}, counted from 0")
+        own = known_ids(ids, self.vectors.count)
         read = state.length if state.unequal is None else int(state.unequal.lengths.max())
         model = self.packed.reach(read + tokens)  # a text that is too long is refused before the state changes
         if rows > len(state.lists):  # a language model starts with one row for all
             state.lists = state.lists.expand(rows, -1).clone()
         state.extend(rows, tokens)
-        cache, own = self._cache(state), ids.to(torch.int32).contiguous()
+        cache = self._cache(state)
         found = [torch.empty(len(heads), rows, tokens, cache.length) for heads in groups]
         wanted = [
             CLmSeen(head.layer, head.head, weights.data_ptr())
@@ -387,7 +384,7 @@ class LmEngine(NativeEngine):
         seen = (CLmSeen * len(wanted))(*wanted)
         with self.threads.choose(rows * tokens) as trial:
             step = CLmStep(
-                *(own.data_ptr(), None if last is None else logits.data_ptr(), ctypes.addressof(seen)),
+                *(own.ctypes.data, None if last is None else logits.data_ptr(), ctypes.addressof(seen)),
                 *(rows, rows * tokens, bool(last), self.exact, len(wanted), trial.threads),
             )
             failed = self.library.clearhead_lm_step(*map(ctypes.byref, (model, cache, step)))
