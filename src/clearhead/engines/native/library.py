@@ -94,7 +94,6 @@ def _text(function: Any) -> str:
 # --- threads ---
 
 TRIALS = 4  # measurements of each number of threads, for each size of step
-OFTEN = 256  # steps of a size after which the other number is tried again, once there were so many
 
 
 def cores() -> int:
@@ -113,9 +112,9 @@ class Trial:
 class ThreadChooser:
     """Finds the number of threads that makes a step fastest, by trying. It changes the time only, never the result.
 
-    One thread and all of them take turns for the first steps of each size; then the faster number stays. Now and then
-    the other is tried again, for some steps: the machine may have been busy for a moment, and threads that sleep are
-    late for the first. As long as it is the faster one then, it stays.
+    One thread and all of them take turns for the first steps of each size; then the faster number stays. Now and then,
+    ever more rarely, the other is tried again: the machine may have been busy for a moment. As long as it is the faster
+    one then, it stays.
     """
 
     def __init__(self, most: int | None = None):
@@ -124,7 +123,6 @@ class ThreadChooser:
             lambda: {number: deque(maxlen=TRIALS) for number in self.choices}
         )
         self._used: Counter[int] = Counter()
-        self._again: dict[int, int] = {}  # of each size, the number that is tried again
 
     @contextmanager
     def choose(self, rows: int) -> Iterator[Trial]:
@@ -149,9 +147,5 @@ class ThreadChooser:
             return fewest
         fastest = min(seconds, key=lambda number: median(seconds[number]))
         usual, others = median(seconds[fastest]), [number for number in seconds if number != fastest]
-        since = used % OFTEN if used >= OFTEN else used - (1 << used.bit_length() - 1)  # steps after 16, 32, 64, …
-        if since == 0:
-            self._again[size] = next(iter(others), fastest)
-        if since < TRIALS and size in self._again:
-            return self._again[size]
-        return next((number for number in others if seconds[number][-1] < usual), fastest)
+        again = used & (used - 1) == 0  # at 16, 32, 64, …
+        return next((number for number in others if again or seconds[number][-1] < usual), fastest)
