@@ -96,13 +96,17 @@ function open(view, { reads, mount, fits, methods, asks, route, usual = {} }, el
     const { text } = request;
     if (known.text !== text) known = { text, every: found.rows.map(() => null) };
     known.every[found.query] = found.values;
+    const showKnown = () => {
+      if (found.rows.length > 1 && !found.image) show({ ...found, every: known.every });
+    };
+    showKnown();
     for (let query = 0; query < Math.min(found.rows.length, MOST); query += 1) {
       if (known.every[query]) continue;
       const { data } = await post("/studio/api/view", { ...body, view, form: "page", query });
       if (!isCurrent()) return;
       known.every[query] = data.values;
+      showKnown();
     }
-    if (found.rows.length > 1 && !found.image) show({ ...found, every: known.every });
   }
 
   function choose(next) {
