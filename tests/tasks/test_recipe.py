@@ -67,6 +67,12 @@ def test_more_time_and_more_cores_make_a_larger_model() -> None:
     assert str(Budget(1, 1)), str(Budget(2.5, 2)) == ("1 minute on one core", "2.5 minutes on 2 cores")
 
 
+def test_few_pairs_make_a_small_model_that_forgets_more() -> None:
+    few, many = (TASKS["translate"].recipe(DataFacts(count, "pairs", 60.0), Budget(2, 1)) for count in (1000, 20_000))
+    assert few["model.dim"] < many["model.dim"]
+    assert few["model.dropout"] > many.get("model.dropout", 0.1)
+
+
 def test_a_model_that_starts_from_another_has_its_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("a small text of words\n" * 100, encoding="utf-8")

@@ -35,6 +35,7 @@ from clearhead.tasks.base.text import SourceToTextTask
 from clearhead.text import split_sentences
 from clearhead.text.scripts import is_without_spaces
 
+FEW_PAIRS = 3000  # fewer are read so often that a model would learn them by heart
 PART_SEED = 1 << 32  # between the seeds of two parts of one text: more than a stream has texts
 
 
@@ -84,9 +85,13 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
         dim, layers = (128, 2) if budget.core_minutes < 10 else (192, 3) if budget.core_minutes < 60 else (256, 4)
+        few: Recipe = {}
+        if facts.examples < FEW_PAIRS:
+            dim, layers, few = 96, 2, {"model.dropout": 0.3, "train.average": 0.98}
         return {
             **MUON,
             **shape(dim, layers),
+            **few,
             "tokenizer.size": min(8000, max(500, round(14 * facts.examples**0.5, -2))),
             "data.batch_tokens": 1024 if budget.core_minutes < 10 else 2048,
             "model.positions": "rotary",

@@ -66,7 +66,7 @@ class SlotPool:
         needed = self.used + count
         if needed > self.keys.size(1):
             capacity = max(2 * self.keys.size(1), needed)
-            self.keys, self.values = (_grow(x, capacity) for x in (self.keys, self.values))
+            self.keys, self.values = (_grow(x[:, : self.used], capacity) for x in (self.keys, self.values))
 
     def select(self, slots: Tensor, capacity: int) -> SlotPool:
         """A pool that begins with these slots."""
@@ -520,6 +520,8 @@ class NativeEngine:
         if any(each.source is not None or each.window != base.window for each in states):
             return None
         pool, room = base.pool, max(each.lists.size(1) for each in states)
+        # Room for what the rows will read, so that it is not copied again: until it is written to, it is no memory.
+        pool.reserve(sum(each.pool.used + SLOTS for each in others))
         lists, slots = [_grow(base.lists, room)], [0]
         for each in others:
             slot = pool.take(each.pool.used)
