@@ -162,14 +162,15 @@ def test_the_choice_recovers_from_a_slow_moment(monkeypatch: pytest.MonkeyPatch)
     now, slow = [0.0], {1: 5.0, 4: 1.0}
     monkeypatch.setattr(library.time, "perf_counter", lambda: now[0])
     found, chosen = library.ThreadChooser(most=4), []
-    for step in range(200):
+    for step in range(400):
         with found.choose(rows=9) as trial:
             now[0] += slow[trial.threads] + (20 if trial.threads == 4 and step < 9 else 0)
         chosen.append(trial.threads)
-    assert chosen[10] == 1  # when it was measured, four threads seemed slower
+    assert set(chosen[8:15]) == {1}  # when they were measured, four threads seemed slower
     assert set(chosen[15:31]) == {4}  # the first time that they were tried again, they stayed
-    assert chosen[31:33] == [1, 4]  # one thread is still slow
-    assert set(chosen[-20:]) == {4}
+    assert chosen[31:36] == [1] * library.TRIALS + [4]  # one thread is still slow
+    again = [step + 1 for step, threads in enumerate(chosen) if step > 15 and threads == 1]
+    assert again == [begin + i for begin in (32, 64, 128, 256, 384) for i in range(library.TRIALS)]
 
 
 def test_a_search_is_measured_per_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,8 @@ def _text(function: Any) -> str:
 
 # --- threads ---
 
-TRIALS = 4  # measurements of each number of threads, for each size of step
+TRIALS = 4  # measurements of each number of threads in a row, for each size of step
+PERIOD = 128  # steps of a size after which the other number is tried again; at first sooner
 
 
 def cores() -> int:
@@ -112,9 +113,8 @@ class Trial:
 class ThreadChooser:
     """Finds the number of threads that makes a step fastest, by trying. It changes the time only, never the result.
 
-    One thread and all of them take turns for the first steps of each size; then the faster number stays. Now and then,
-    ever more rarely, the other is tried again: the machine may have been busy for a moment. As long as it is the faster
-    one then, it stays.
+    Each number is tried for some steps of each size, then the faster one stays. Now and then the other is tried again
+    for as many: the machine may have been busy for a moment, and threads that sleep are slow to begin.
     """
 
     def __init__(self, most: int | None = None):
@@ -123,6 +123,7 @@ class ThreadChooser:
             lambda: {number: deque(maxlen=TRIALS) for number in self.choices}
         )
         self._used: Counter[int] = Counter()
+        self._again: dict[int, int] = {}  # the number that is tried again, or was the last time, for each size
 
     @contextmanager
     def choose(self, rows: int) -> Iterator[Trial]:
@@ -142,10 +143,11 @@ class ThreadChooser:
     def best(self, size: int) -> int:
         """The next number to try, or the one with the shortest recent times, of which the median counts."""
         seconds, used = self._seconds[size], self._used[size]
-        fewest = min(seconds, key=lambda number: len(seconds[number]))
-        if len(seconds[fewest]) < TRIALS:
-            return fewest
-        fastest = min(seconds, key=lambda number: median(seconds[number]))
-        usual, others = median(seconds[fastest]), [number for number in seconds if number != fastest]
-        again = used & (used - 1) == 0  # at 16, 32, 64, …
-        return next((number for number in others if again or seconds[number][-1] < usual), fastest)
+        for number in self.choices:
+            if len(seconds[number]) < TRIALS:
+                return number
+        fastest, *others = sorted(self.choices, key=lambda number: median(seconds[number]))
+        begin = used - used % PERIOD if used > PERIOD else 1 << used.bit_length() - 1  # 16, 32, …, PERIOD, 2 PERIOD, …
+        if used == begin:
+            self._again[size] = next(iter(others), fastest)
+        return self._again.get(size, fastest) if used < begin + TRIALS else fastest
