@@ -124,7 +124,7 @@ def test_a_dry_run_prints_an_estimate_and_writes_nothing(say: Say) -> None:
     before = files()
     found = say("train", "translate", "--data", "pairs.tsv", *TRANSLATE, "--dry-run", "--json")
     assert found["total_parameters"] == sum(found["parameters"].values())
-    assert set(found["memory"]) == {"weights", "gradients", "optimizer", "activations"}
+    assert set(found["memory"]) == {"weights", "gradients", "optimizer", "activations", "average"}
     assert (found["steps"], found["minutes"] > 0) == (4, True)
     said = say("train", "translate", "--data", "pairs.tsv", *TRANSLATE, "--dry-run")
     assert all(word in said for word in ("parameters", "activations", "tokens per step", "evaluations"))
