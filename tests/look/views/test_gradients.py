@@ -8,6 +8,7 @@ from tests.look.networks import small_network
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, ProbeError, ShapeError
+from clearhead.look.views import gradients
 from clearhead.look.views.gradients import integrate, integrated_gradients, pixel_gradients
 from clearhead.run import Sizes
 
@@ -61,6 +62,19 @@ def test_tokens_are_owed_what_the_answer_gained(name: str) -> None:
     logits = model(*inputs) if task == "classify" else model(*inputs)[:, 2]
     assert found.choice.tolist() == logits.argmax(-1).tolist()
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_steps_that_are_computed_together_give_what_each_gives_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, settings, _ = CASES[name]
+    model, inputs = make(task, **settings), sentences()[: 2 if task == "translate" else 1]
+    together = integrated_gradients(model, inputs, position=1, steps=7)
+    monkeypatch.setattr(gradients, "VECTORS", 1)
+    alone = integrated_gradients(model, inputs, position=1, steps=7)
+    torch.testing.assert_close(together.tokens, alone.tokens)
+    torch.testing.assert_close(together.gained, alone.gained)
 
 
 def test_a_causal_model_owes_nothing_to_what_comes_later() -> None:

@@ -6,7 +6,7 @@ All contributions together are exactly the difference between the answers at x a
 far the sum over steps is from it. x is the input of the first block, and the baseline x₀ its mean: the same vector for
 every token. For an image x can also be its pixels.
 
-    B batch, T tokens, D width
+    B batch, T tokens, D width, K steps that are computed together
 
 (Sundararajan, Taly and Yan, 2017.)
 """
@@ -30,7 +30,9 @@ from clearhead.look.views.relevance import AttributionView, answer_position, cho
 
 FORMAT = "clearhead-gradients-1"
 
-Answer = Callable[[list[Tensor]], Tensor]  # points -> the logit of the answer, (B,)
+VECTORS = 512  # that are computed together: the tokens of so many steps as fit
+
+Answer = Callable[[list[Tensor]], Tensor]  # points (K B, …) -> the logit of the answer, (K B,)
 
 
 @VIEWS.register("gradients")
@@ -75,10 +77,12 @@ def integrated_gradients(
     points = list(embedded.values())  # each (B, T, D)
 
     def answer(states: list[Tensor]) -> Tensor:
+        steps = len(states[0]) // len(points[0])
         with ExitStack() as patches:
             for name, state in zip(embedded, states, strict=True):
                 patches.enter_context(patched(model, name, state))
-            return choose_answer(model(*inputs), position, choice)[0]
+            logits = model(*(torch.cat([each] * steps) for each in inputs))
+        return choose_answer(logits, position, choice.repeat(steps))[0]
 
     found, gained = integrate(answer, points, [x.mean(1, keepdim=True).expand_as(x) for x in points], steps)
     tokens = {name.split(".")[0]: each.sum(-1) for name, each in zip(embedded, found, strict=True)}
@@ -95,7 +99,7 @@ def pixel_gradients(
     with torch.no_grad():
         _, choice = choose_answer(model(images), choice=choice)
     [found], gained = integrate(
-        lambda points: choose_answer(model(points[0]), choice=choice)[0],
+        lambda points: choose_answer(model(points[0]), choice=choice.repeat(len(points[0]) // len(images)))[0],
         [images],
         [background.expand_as(images)],
         steps,
@@ -109,12 +113,24 @@ def integrate(answer: Answer, points: list[Tensor], start: list[Tensor], steps: 
         raise ConfigError(f"steps={steps} is too few; choose at least 1")
     line = [x - x0 for x, x0 in zip(points, start, strict=True)]
     total = [torch.zeros_like(x) for x in points]
-    for step in range(steps):
-        share = (step + 0.5) / steps  # the middle of each step
-        here = [(x0 + share * along).requires_grad_() for x0, along in zip(start, line, strict=True)]
+    together = max(1, VECTORS // sum(x[..., 0].numel() for x in points))  # K
+    for first in range(0, steps, together):
+        some = torch.arange(first, min(first + together, steps))
+        shares = (some + 0.5).to(points[0]) / steps  # (K,): the middle of each step
+        here = [_line_points(x0, along, shares).requires_grad_() for x0, along in zip(start, line, strict=True)]
         with torch.enable_grad():
             slopes = torch.autograd.grad(answer(here).sum(), here)
-        total = [so_far + slope / steps for so_far, slope in zip(total, slopes, strict=True)]
+        total = [so_far + _per_row(slope, len(some)) for so_far, slope in zip(total, slopes, strict=True)]
     with torch.no_grad():
         gained = answer(points) - answer(start)
-    return [along * mean for along, mean in zip(line, total, strict=True)], gained
+    return [along * slope / steps for along, slope in zip(line, total, strict=True)], gained
+
+
+def _per_row(slopes: Tensor, steps: int) -> Tensor:
+    """(K B, …) -> (B, …): the sum over the steps."""
+    return slopes.view(steps, -1, *slopes.shape[1:]).sum(0)
+
+
+def _line_points(start: Tensor, along: Tensor, shares: Tensor) -> Tensor:
+    """(B, …) -> (K B, …): the points at each share of the line."""
+    return torch.cat([start + share * along for share in shares])
