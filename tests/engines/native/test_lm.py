@@ -97,7 +97,7 @@ def packed(library: Any, blocks: Quantised) -> tuple[CMatrix, Tensor]:
 def product(library: Any, matrix: CMatrix, x: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
     """The product, and the vectors that were multiplied: x itself, or what its bytes stand for."""
     y = torch.empty(len(x), matrix.outputs)
-    room, scales = torch.zeros(x.shape, dtype=torch.int8), torch.zeros(len(x), x.size(1) // 32, 4)
+    room, scales = torch.zeros(x.shape, dtype=torch.int8), torch.zeros(len(x), x.size(1) // 32, 5)
     bytes_of = [None, None] if exact else [ctypes.c_void_p(each.data_ptr()) for each in (room, scales)]
     addresses = (ctypes.c_void_p(each.data_ptr()) for each in (x, y))
     library.clearhead_lm_product(ctypes.byref(matrix), next(addresses), *bytes_of, next(addresses), len(x))

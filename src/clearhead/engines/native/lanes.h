@@ -1,7 +1,8 @@
 /* The few operations of a processor that quantised products are made of, for WIDTH outputs at a time.
 
-   Bytes holds 4 inputs of each of WIDTH outputs. `nibble_sums` and `byte_sums` multiply 8 such groups by the 32 bytes of
-   a vector. A processor may want signed bytes moved up by BYTE_OFFSET; it is taken off through `start`.                */
+   Bytes holds 4 inputs of each of WIDTH outputs. `byte_sums` multiplies such groups by the bytes of a vector; a processor
+   may want signed bytes moved up by BYTE_OFFSET, which is taken off through `start`. `nibble_sums` multiplies a block of
+   SIDE times WIDTH outputs by the 32 bytes of each of several vectors; `below` takes off the 8 of Q4_0.                */
 
 #ifndef CLEARHEAD_LANES_H
 #define CLEARHEAD_LANES_H
@@ -14,15 +15,15 @@
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define LANES_AVX512 1
 #include <immintrin.h>
-enum { WIDTH = 16, TILE = 12, FLOAT_TILE = 12, BYTE_OFFSET = 128 };
+enum { WIDTH = 16, SIDE = 1, TILE = 12, FLOAT_TILE = 12, BYTE_OFFSET = 128 };
 typedef __m512i Bytes;
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define LANES_AVX2 1
 #include <immintrin.h>
-enum { WIDTH = 8, TILE = 4, FLOAT_TILE = 6, BYTE_OFFSET = 0 };
+enum { WIDTH = 8, SIDE = 2, TILE = 4, FLOAT_TILE = 6, BYTE_OFFSET = 0 };
 typedef __m256i Bytes;
 #else
-enum { WIDTH = 4, TILE = 4, FLOAT_TILE = 6, BYTE_OFFSET = 0 };
+enum { WIDTH = 4, SIDE = 1, TILE = 4, FLOAT_TILE = 6, BYTE_OFFSET = 0 };
 typedef struct {
     int8_t at[4 * WIDTH];
 } Bytes;
@@ -127,18 +128,9 @@ static inline vec byte_sums(const Bytes *weights, const int8_t *x, int groups, i
     return (vec)_mm512_cvtepi32_ps(sum);
 }
 
-static inline vec nibble_sums(const Bytes *weights, const int8_t *x, int32_t start) {
-    return byte_sums(weights, x, GROUPS, start);
-}
-
 #elif defined(LANES_AVX2)
 
 static inline Bytes load_bytes(const uint8_t *from) { return _mm256_loadu_si256((const void *)from); }
-
-static inline void load_nibbles(const uint8_t *from, Bytes *low, Bytes *high) {
-    Bytes both = load_bytes(from), mask = _mm256_set1_epi8(15);
-    *low = _mm256_and_si256(both, mask), *high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
-}
 
 static inline vec halves(const uint8_t *from) { return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const void *)from)); }
 
@@ -164,12 +156,34 @@ static inline vec byte_sums(const Bytes *weights, const int8_t *x, int groups, i
     return (vec)_mm256_cvtepi32_ps(sum);
 }
 
+/* Four bytes times a group of each of two registers, added in pairs; in assembler, because eight sums leave few others. */
+static inline void add_pairs(__m256i *sums, const Bytes *weights, const int8_t *four) {
+    __m256i bytes, products;
+    __asm__("vpbroadcastd %4, %0\n\t"
+            "vpmaddubsw %0, %5, %1\n\t"
+            "vpmaddubsw %0, %6, %0\n\t"
+            "vpaddw %1, %2, %2\n\t"
+            "vpaddw %0, %3, %3"
+            : "=&x"(bytes), "=&x"(products), "+x"(sums[0]), "+x"(sums[1])
+            : "m"(*(const int32_t(*)[1])four), "x"(weights[0]), "x"(weights[1]));
+}
+
 /* 16 products of at most 15 x 127 are 30,480: a whole block is summed in 16 bits. */
-static inline vec nibble_sums(const Bytes *weights, const int8_t *x, int32_t start) {
-    __m256i sum = _mm256_setzero_si256();
-    _Pragma("GCC unroll 8") for (int g = 0; g < GROUPS; g++)
-        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(weights[g], four_bytes(x + 4 * g)));
-    return (vec)_mm256_cvtepi32_ps(_mm256_add_epi32(pairs(sum), _mm256_set1_epi32(start)));
+static inline __attribute__((always_inline)) void nibble_sums(
+    const int below, const uint8_t *at, const int8_t *x, int64_t stride, const BlockScale *scales, int64_t blocks,
+    vec whole[TILE][SIDE], const int tokens) {
+    __m256i sums[TILE][SIDE], mask = _mm256_set1_epi8(15);
+    _Pragma("GCC unroll 4") for (int t = 0; t < tokens; t++)
+        sums[t][0] = sums[t][1] = below ? four_bytes((const int8_t *)scales[t * blocks].below) : _mm256_setzero_si256();
+    _Pragma("GCC unroll 8") for (int g = 0; g < GROUPS; g++) {
+        const uint8_t *from = at + 4 * LANES * (g / 2);
+        Bytes both[SIDE] = {load_bytes(from), load_bytes(from + 4 * WIDTH)}, weights[SIDE];
+        _Pragma("GCC unroll 2") for (int s = 0; s < SIDE; s++)
+            weights[s] = _mm256_and_si256(g & 1 ? _mm256_srli_epi16(both[s], 4) : both[s], mask);
+        _Pragma("GCC unroll 4") for (int t = 0; t < tokens; t++) add_pairs(sums[t], weights, x + t * stride + 4 * g);
+    }
+    _Pragma("GCC unroll 4") for (int t = 0; t < tokens; t++)
+        _Pragma("GCC unroll 2") for (int s = 0; s < SIDE; s++) whole[t][s] = (vec)_mm256_cvtepi32_ps(pairs(sums[t][s]));
 }
 
 #else
@@ -208,8 +222,21 @@ static inline vec byte_sums(const Bytes *weights, const int8_t *x, int groups, i
     return sums;
 }
 
-static inline vec nibble_sums(const Bytes *weights, const int8_t *x, int32_t start) {
-    return byte_sums(weights, x, GROUPS, start);
+#endif
+
+#if !defined(LANES_AVX2)
+
+/* Bytes are multiplied, which hold the 4 bits. */
+static inline __attribute__((always_inline)) void nibble_sums(
+    const int below, const uint8_t *at, const int8_t *x, int64_t stride, const BlockScale *scales, int64_t blocks,
+    vec whole[TILE][SIDE], const int tokens) {
+    Bytes groups[GROUPS];
+    _Pragma("GCC unroll 4") for (int j = 0; j < GROUPS / 2; j++)
+        load_nibbles(at + 4 * LANES * j, &groups[2 * j], &groups[2 * j + 1]);
+    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+        const int32_t *half = scales[t * blocks].half;
+        whole[t][0] = byte_sums(groups, x + t * stride, GROUPS, below ? -8 * (half[0] + half[1]) : 0);
+    }
 }
 
 #endif

@@ -14,23 +14,19 @@ static const int QUANT_BYTES[KINDS] = {4 * BLOCK * LANES, BLOCK * LANES / 2, BLO
                                        BLOCK * LANES,     BLOCK * LANES / 2, BLOCK * LANES};
 static const int SCALE_BYTES[KINDS] = {0, 2 * LANES, 4 * LANES, 2 * LANES, 8 * LANES, 12 * LANES};
 
-/* The sums of a block are taken off where q counts from below zero. */
-static inline __attribute__((always_inline)) int offset_of(const int kind) {
-    return kind == Q4_0 ? 8 : kind == Q8_0 || kind == Q8_F ? BYTE_OFFSET : 0;
-}
-
 static inline int is_nibbles(const int kind) { return kind == Q4_0 || kind == Q4_1 || kind == Q4_F; }
 
 /* One vector as bytes. */
 static void quantise_vector(const float *x, int in, int8_t *bytes, BlockScale *scales) {
     for (int b = 0; b < in / BLOCK; b++, x += BLOCK, bytes += BLOCK, scales++) {
         float highest = largest_size(x, BLOCK), factor = highest > 0 ? 127.0f / highest : 0;
-        int32_t low = 0, high = 0, whole[BLOCK];
+        int32_t low = 0, high = 0, first = 0, whole[BLOCK];
         for (int i = 0; i < BLOCK; i++) whole[i] = (int32_t)rintf(x[i] * factor);
         for (int i = 0; i < BLOCK; i++) bytes[i] = (int8_t)whole[i];
         for (int i = 0; i < BLOCK / 2; i++) low += whole[i], high += whole[BLOCK / 2 + i];
+        for (int i = 0; i < BLOCK; i += 4) first += whole[i] + whole[i + 1];
         float scale = highest / 127.0f;
-        *scales = (BlockScale){scale, scale * (low + high), {low, high}};
+        *scales = (BlockScale){scale, scale * (low + high), {low, high}, {-8 * first, -8 * (low + high - first)}};
     }
 }
 
@@ -46,16 +42,36 @@ static inline __attribute__((always_inline)) void load_scales(const int kind, co
     if (kind == Q4_1) *m = halves(at + 2 * (LANES + part * WIDTH));
 }
 
-/* The 8 groups of one block, of the part of a panel. */
-static inline __attribute__((always_inline)) void load_groups(const int kind, const uint8_t *at, int part, Bytes *groups) {
-    at += 4 * WIDTH * part;
-    if (is_nibbles(kind))
-        _Pragma("GCC unroll 4") for (int j = 0; j < GROUPS / 2; j++)
-            load_nibbles(at + 4 * LANES * j, &groups[2 * j], &groups[2 * j + 1]);
-    else
-        _Pragma("GCC unroll 8") for (int g = 0; g < GROUPS; g++) groups[g] = load_bytes(at + 4 * LANES * g);
+/* Of a matrix of 4 bits. */
+static inline __attribute__((always_inline)) void nibble_tile(
+    const int kind, const Matrix *matrix, const uint8_t *panel, const int8_t *bytes, const BlockScale *scales, float *y,
+    const int tokens) {
+    int blocks = matrix->inputs / BLOCK;
+    const uint8_t *all_scales = panel + (int64_t)blocks * QUANT_BYTES[kind];
+    for (int part = 0; part < PARTS; part += SIDE) {
+        vec sums[TILE][SIDE];
+#define EACH_SUM                                                                                                         \
+    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++)                                                            \
+        _Pragma("GCC unroll 2") for (int s = 0; s < SIDE; s++)
+        EACH_SUM sums[t][s] = all(0);
+        for (int b = 0; b < blocks; b++) {
+            vec d[SIDE], m[SIDE], whole[TILE][SIDE];
+            nibble_sums(kind == Q4_0, panel + b * QUANT_BYTES[kind] + 4 * WIDTH * part, bytes + b * BLOCK, matrix->inputs,
+                        scales + b, blocks, whole, tokens);
+            _Pragma("GCC unroll 2") for (int s = 0; s < SIDE; s++)
+                load_scales(kind, all_scales + b * SCALE_BYTES[kind], part + s, &d[s], &m[s]);
+            EACH_SUM {
+                const BlockScale *own = scales + (int64_t)t * blocks + b;
+                sums[t][s] += own->scale * d[s] * whole[t][s];
+                if (kind != Q4_0) sums[t][s] += own->sum * m[s];
+            }
+        }
+        EACH_SUM store(y + t * LANES + (part + s) * WIDTH, sums[t][s]);
+#undef EACH_SUM
+    }
 }
 
+/* Of a matrix of bytes. */
 static inline __attribute__((always_inline)) void byte_tile(
     const int kind, const Matrix *matrix, const uint8_t *panel, const int8_t *bytes, const BlockScale *scales, float *y,
     const int tokens) {
@@ -67,21 +83,18 @@ static inline __attribute__((always_inline)) void byte_tile(
         for (int b = 0; b < blocks; b++) {
             vec d[2], m;
             Bytes groups[GROUPS];
+            const uint8_t *at = panel + b * QUANT_BYTES[kind] + 4 * WIDTH * part;
             load_scales(kind, all_scales + b * SCALE_BYTES[kind], part, d, &m);
-            load_groups(kind, panel + b * QUANT_BYTES[kind], part, groups);
+            _Pragma("GCC unroll 8") for (int g = 0; g < GROUPS; g++) groups[g] = load_bytes(at + 4 * LANES * g);
             _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
                 const BlockScale *own = scales + (int64_t)t * blocks + b;
                 const int8_t *x = bytes + (int64_t)t * matrix->inputs + b * BLOCK;
-                int32_t off = offset_of(kind);
                 if (kind == Q8_F) {
-                    vec low = byte_sums(groups, x, GROUPS / 2, -off * own->half[0]);
-                    vec high = byte_sums(groups + GROUPS / 2, x + BLOCK / 2, GROUPS / 2, -off * own->half[1]);
+                    vec low = byte_sums(groups, x, GROUPS / 2, -BYTE_OFFSET * own->half[0]);
+                    vec high = byte_sums(groups + GROUPS / 2, x + BLOCK / 2, GROUPS / 2, -BYTE_OFFSET * own->half[1]);
                     sums[t] += own->scale * d[0] * low + own->scale * d[1] * high + own->sum * m;
                 } else {
-                    int32_t start = off ? -off * (own->half[0] + own->half[1]) : 0;
-                    vec whole = is_nibbles(kind) ? nibble_sums(groups, x, start) : byte_sums(groups, x, GROUPS, start);
-                    sums[t] += own->scale * d[0] * whole;
-                    if (kind == Q4_1 || kind == Q4_F) sums[t] += own->sum * m;
+                    sums[t] += own->scale * d[0] * byte_sums(groups, x, GROUPS, -BYTE_OFFSET * (own->half[0] + own->half[1]));
                 }
             }
         }
@@ -138,21 +151,26 @@ static inline __attribute__((always_inline)) void float_tile(const float *w, con
 #undef EACH_SUM
 }
 
+/* All vectors; one function for all kinds, because the constants of a kind would take registers from the sums. */
+static __attribute__((noinline)) void float_tiles(const float *w, const float *x, int64_t stride, int inputs, float *y,
+                                                  int count) {
+    int64_t t = 0;
+#define FLOAT_TILES(N) \
+    for (; t + N <= count; t += N) float_tile(w, x + t * stride, stride, inputs, y + t * LANES, N);
+    FLOAT_TILES(FLOAT_TILE) FLOAT_TILES(4) FLOAT_TILES(2) FLOAT_TILES(1)
+#undef FLOAT_TILES
+}
+
 /* Each part of a panel is expanded once for all vectors, and small enough to stay near. A product is a sum in the order of
    the inputs, however many vectors there are.                                                                          */
 static inline __attribute__((always_inline)) void multiply_floats(
     const int kind, const Matrix *matrix, const uint8_t *panel, const float *x, int count, float *y) {
     float room[NEAR * BLOCK * LANES];
-    int64_t stride = matrix->inputs, t;
     memset(y, 0, sizeof(float) * count * LANES);
     for (int b = 0, blocks = matrix->inputs / BLOCK; b < blocks; b += NEAR, x += NEAR * BLOCK) {
         int some = blocks - b < NEAR ? blocks - b : NEAR;
         const float *w = expand_blocks(kind, matrix, panel, b, some, room);
-#define FLOAT_TILES(N) \
-    for (; t + N <= count; t += N) float_tile(w, x + t * stride, stride, some * BLOCK, y + t * LANES, N);
-        t = 0;
-        FLOAT_TILES(FLOAT_TILE) FLOAT_TILES(4) FLOAT_TILES(2) FLOAT_TILES(1)
-#undef FLOAT_TILES
+        float_tiles(w, x, matrix->inputs, some * BLOCK, y, count);
     }
 }
 
@@ -160,7 +178,8 @@ static inline __attribute__((always_inline)) void multiply_floats(
 
 #define BYTE_TILES(KIND, N)                                                                                              \
     for (; t + N <= count; t += N)                                                                                       \
-        byte_tile(KIND, matrix, panel, bytes + t * matrix->inputs, scales + t * (matrix->inputs / BLOCK), y + t * LANES, N);
+        (is_nibbles(KIND) ? nibble_tile : byte_tile)(KIND, matrix, panel, bytes + t * matrix->inputs,                    \
+                                                     scales + t * (matrix->inputs / BLOCK), y + t * LANES, N);
 
 #define KERNEL(KIND)                                                                                                     \
     static void multiply_##KIND(const Matrix *matrix, const uint8_t *panel, const Vectors *x, int64_t first, int count,  \

@@ -45,6 +45,7 @@ typedef struct {
 typedef struct {
     float scale, sum;                           /* of the bytes; of what they stand for */
     int32_t half[2];                            /* sums of the first and the last 16 bytes */
+    int16_t below[2];                           /* -8 times the sums of the first and the last two of every four bytes */
 } BlockScale;
 
 typedef struct {
