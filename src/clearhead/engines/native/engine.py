@@ -274,7 +274,7 @@ class SourceReader:
 class NativeEngine:
     """A model whose steps are native code; a Stepper like the model itself."""
 
-    batch_size = 24  # sources read together: with beams, what more of them need would leave the cache of a core
+    batch_size = 16  # sources read together: with beams, what more of them need would leave the cache of a core
     _last_heads: Sequence[SeenHead] | None = None  # that were checked
 
     def __init__(self, network: EncoderDecoder | LanguageModel, library: Library, *, int8: bool = False):

@@ -69,45 +69,62 @@ typedef struct {
 
 enum { STRETCH = 32, FETCHED = 64, FETCHES = 16, FEW = 4 }; /* inputs; bytes of a fetch; fetches; pieces */
 
-static inline void fetch(Ahead ahead, int64_t input) {
-    const char *from = ahead.from + input * ahead.each;
-    for (int64_t at = 0; at < ahead.stretch * ahead.each; at += FETCHED) __builtin_prefetch(from + at, 0, 2);
+static inline void fetch(const Ahead *ahead, int64_t input) {
+    const char *from = ahead->from + input * ahead->each;
+    for (int64_t at = 0; at < ahead->stretch * ahead->each; at += FETCHED) __builtin_prefetch(from + at, 0, 2);
 }
 
-/* The first of every four tokens: an address is one of these and at most three strides, which registers hold. The
-   compiler would keep an offset for each token instead, more than there are registers; so it must not see that one
-   follows from another.                                                                                              */
+/* Where the next input of each token is: that of the first of every four tokens, and at most three strides from there,
+   which one instruction adds. The compiler would keep an offset for each token instead, more than there are registers; so
+   it must not see that one follows from another.                                                                     */
 enum { FOURS = (TOKENS + 3) / 4 };
 
-static inline __attribute__((always_inline)) void every_fourth(const void **rows, const void *x, int64_t stride) {
+typedef struct {
+    const char *first[FOURS];
+    int64_t stride, three; /* bytes; of one token, and of three */
+} Rows;
+
+static inline __attribute__((always_inline)) Rows rows_of(const void *x, int64_t stride) {
+    Rows rows = {.stride = stride, .three = 3 * stride};
     _Pragma("GCC unroll 4") for (int four = 0; four < FOURS; four++) {
-        rows[four] = (const char *)x + 4 * four * stride;
-        __asm__("" : "+r"(rows[four]));
+        rows.first[four] = (const char *)x + 4 * four * stride;
+        __asm__("" : "+r"(rows.first[four]));
     }
+    __asm__("" : "+r"(rows.three));
+    return rows;
+}
+
+static inline __attribute__((always_inline)) const void *row_of(const Rows *rows, const int t) {
+    return rows->first[t / 4] + (t % 4 == 3 ? rows->three : t % 4 * rows->stride);
+}
+
+static inline __attribute__((always_inline)) void advance(Rows *rows, int bytes, const int tokens) {
+    _Pragma("GCC unroll 4") for (int four = 0; four < (tokens + 3) / 4; four++) rows->first[four] += bytes;
 }
 
 /* --- some tokens and one panel, or several side by side: x (tokens, inputs) -> y (tokens, panels PANEL) --- */
 
 static inline __attribute__((always_inline)) void float_tile(const Linear *f, int64_t begin, const float *x, float *y,
-                                                             int64_t stride, Ahead ahead, const int tokens,
-                                                             const int panels) {
+                                                             int64_t stride, const Ahead *ahead,
+                                                             const int tokens, const int panels) {
     int64_t inputs = f->inputs;
     const float *panel = (const float *)f->panels + begin * inputs;
     vec low[TOKENS] = {0}, high[TOKENS] = {0}; /* (panels, tokens) */
-    const void *rows[FOURS];
-    every_fourth(rows, x, inputs * sizeof(float));
+    Rows rows = rows_of(x, inputs * sizeof(float));
     for (int64_t i = 0; i < inputs;) {
         if (tokens > 2) fetch(ahead, i);
-        for (int64_t end = i + ahead.stretch < inputs ? i + ahead.stretch : inputs; i < end; i++)
+        for (int64_t end = i + ahead->stretch < inputs ? i + ahead->stretch : inputs; i < end; i++) {
             _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
                 const float *from = panel + (p * inputs + i) * PANEL;
                 vec a = load_floats(from), b = load_floats(from + WIDTH);
                 _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
-                    float input = ((const float *)rows[t / 4])[t % 4 * inputs + i];
+                    float input = *(const float *)row_of(&rows, t);
                     low[p * tokens + t] += input * a;
                     high[p * tokens + t] += input * b;
                 }
             }
+            advance(&rows, sizeof(float), tokens);
+        }
     }
     _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
         const float *bias = f->bias + begin + p * PANEL;
@@ -167,20 +184,20 @@ static inline vec as_floats(Sum sum) {
 #endif
 
 static inline __attribute__((always_inline)) void byte_tile(const Linear *f, int64_t begin, const Quantized *quantized,
-                                                            int64_t first, float *y, int64_t stride, Ahead ahead,
-                                                            const int tokens) {
+                                                            int64_t first, float *y, int64_t stride,
+                                                            const Ahead *ahead, const int tokens) {
     int64_t inputs = in_groups(f->inputs);
     const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
-    const void *rows[FOURS];
-    every_fourth(rows, quantized->inputs + first * inputs, inputs * sizeof(Rounded));
+    Rows rows = rows_of(quantized->inputs + first * inputs, inputs * sizeof(Rounded));
     Sum low[BYTE_TOKENS], high[BYTE_TOKENS];
     _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) low[t] = high[t] = (Sum){0};
     for (int64_t i = 0; i < inputs;) {
         if (tokens > 2) fetch(ahead, i);
-        for (int64_t end = i + ahead.stretch < inputs ? i + ahead.stretch : inputs; i < end; i += GROUP) {
+        for (int64_t end = i + ahead->stretch < inputs ? i + ahead->stretch : inputs; i < end; i += GROUP) {
             Weights a = load_weights(panel + i * PANEL), b = load_weights(panel + i * PANEL + GROUP * WIDTH);
             _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++)
-                add_products(&low[t], &high[t], (const Rounded *)rows[t / 4] + t % 4 * inputs + i, a, b);
+                add_products(&low[t], &high[t], row_of(&rows, t), a, b);
+            advance(&rows, GROUP * sizeof(Rounded), tokens);
         }
     }
     _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) {
@@ -244,7 +261,7 @@ static inline __attribute__((always_inline)) void widened_tile(const Linear *f, 
 /* Some tokens from `first` on by `count` panels; outputs beyond the last are not written. One or two tokens need
    several panels at once: a sum waits for its last addition, and others are computed meanwhile. */
 static void tile(const Linear *f, int64_t panel, int count, const float *x, const Quantized *quantized, float *y,
-                 int64_t first, int tokens, Ahead ahead) {
+                 int64_t first, int tokens, const Ahead *ahead) {
     int64_t begin = panel * PANEL;
     float aside[TOKENS * PANEL];
     int whole = begin + count * PANEL <= f->outputs, stride = whole ? f->outputs : PANEL;
@@ -298,13 +315,14 @@ static void linear_panels(const Linear *f, Range panels, const float *x, const Q
     int64_t input_size = PANEL * (f->bytes ? 1 : sizeof(float)), panel_size = inputs * input_size;
     int64_t each = pieces <= FEW ? input_size / pieces : WIDTH < 16 ? (input_size + pieces - 1) / pieces : 0;
     int64_t stretch = pieces <= FEW ? STRETCH : each ? in_groups(FETCHES * FETCHED / each) : inputs;
+    int64_t share_of_next = panel_size / pieces, least = tokens / pieces, larger = tokens % pieces;
     for (int64_t p = panels.first, count; p < panels.last; p += count) {
         count = p + together <= panels.last && (p + together) * PANEL <= f->outputs ? together : 1;
-        const char *next = (const char *)f->panels + (p + count) * panel_size;
-        for (int64_t piece = 0; piece < pieces; piece++) { /* each fetches its part of the next panel */
-            int64_t first = tokens * piece / pieces, last = tokens * (piece + 1) / pieces;
-            Ahead ahead = {next + piece * (panel_size / pieces), each, stretch};
-            tile(f, p, count, x, quantized, y, first, last - first, ahead);
+        Ahead ahead = {(const char *)f->panels + (p + count) * panel_size, each, stretch};
+        for (int64_t piece = 0, first = 0; piece < pieces; piece++) { /* each fetches its part of the next panel */
+            int64_t some = least + (piece < larger);
+            tile(f, p, count, x, quantized, y, first, some, &ahead);
+            first += some, ahead.from += share_of_next;
         }
     }
 }

@@ -139,25 +139,42 @@ typedef struct {
     int rows, size, count;
 } Ranking;
 
+enum { SPANS = 1024, SPAN = 64 }; /* spans of a row, at the most; numbers of one, at the least */
+
+/* Put a number where it belongs among the largest found so far, behind its equals; `count` are kept. */
+static inline int insert_largest(float x, int64_t i, float *value, int64_t *index, int found, int count) {
+    if (found == count && !(x > value[count - 1])) return found;
+    int at = found < count ? found++ : count - 1;
+    for (; at > 0 && x > value[at - 1]; at--) value[at] = value[at - 1], index[at] = index[at - 1];
+    value[at] = x, index[at] = i;
+    return found;
+}
+
+/* The `count` largest numbers and their places. As many spans have a largest number that is not below the count-th of
+   all of those, so nothing below it is looked at.                                                                     */
+static void find_largest(const float *x, int size, int count, float *value, int64_t *index) {
+    float highest[SPANS], least = -INFINITY;
+    int span = size <= SPANS * SPAN ? SPAN : (size + SPANS - 1) / SPANS, found = 0;
+    for (int first = 0, s = 0; first < size; first += span, s++) {
+        highest[s] = largest(x + first, first + span < size ? span : size - first);
+        found = insert_largest(highest[s], s, value, index, found, count);
+    }
+    if (found == count) least = value[count - 1];
+    found = 0;
+    for (int first = 0, s = 0; first < size; first += span, s++) {
+        if (highest[s] < least) continue;
+        for (int i = first; i < size && i < first + span; i++)
+            if (!(x[i] < least)) found = insert_largest(x[i], i, value, index, found, count);
+    }
+}
+
 static void rank_rows(const Worker *worker, void *context) {
-    enum { SPAN = 64 };
     const Ranking *r = context;
     Range mine = share(worker, r->rows);
     for (int64_t row = mine.first; row < mine.last; row++) {
         const float *x = r->logits + row * r->size;
         float *value = r->values + row * r->count;
-        int64_t *index = r->indices + row * r->count;
-        int found = 0, count = r->count;
-        for (int first = 0; first < r->size; first += SPAN) { /* most spans have nothing large enough */
-            int last = first + SPAN < r->size ? first + SPAN : r->size;
-            if (found == count && !(largest(x + first, last - first) > value[count - 1])) continue;
-            for (int i = first; i < last; i++) {
-                if (found == count && !(x[i] > value[count - 1])) continue;
-                int at = found < count ? found++ : count - 1;
-                for (; at > 0 && x[i] > value[at - 1]; at--) value[at] = value[at - 1], index[at] = index[at - 1];
-                value[at] = x[i], index[at] = i;
-            }
-        }
+        find_largest(x, r->size, r->count, value, r->indices + row * r->count);
         if (!r->totals) continue;
         float sum = 0;
         for (int i = 0; i < r->size; i++) sum += exponential(x[i] - value[0]);
