@@ -8,6 +8,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 NATIVE := $(wildcard src/clearhead/engines/native/*.[ch]) tools/build_native.py hatch_build.py
+C_FILES := $(wildcard src/clearhead/engines/native/*.[ch] tests/engines/native/*.c)
 BUILT  := $(VENV)/.built
 ONLY   ?=
 
@@ -44,14 +45,16 @@ test-slow: $(BUILT) ## run the tests that take minutes
 coverage: $(BUILT) ## run all tests and list the lines that none of them runs
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term-missing:skip-covered $(ONLY)
 
-lint: $(READY) ## run ruff and mypy
+lint: $(READY) ## run ruff, clang-format and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
 	$(BIN)/mypy
 
-format: $(READY) ## format the code with ruff
+format: $(READY) ## format the code with ruff and clang-format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(C_FILES)
 
 bench: $(BUILT) ## measure on this machine, which should be idle
 	$(BIN)/clearhead bench core

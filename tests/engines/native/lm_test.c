@@ -1,6 +1,7 @@
-/* Quantised language models under AddressSanitizer and UBSan: every array is exactly as large as it must be. Products are
-   compared with the rows of their matrix, steps of one token with one step of all, and each kind of cache with floats;
-   a step that native code could not read is refused. test_sanitizers.py compiles and runs it once for each variant.   */
+/* Quantised language models under AddressSanitizer and UBSan: every array is exactly as large as it must be. Products
+   are compared with the rows of their matrix, steps of one token with one step of all, and each kind of cache with
+   floats; a step that native code could not read is refused. test_sanitizers.py compiles and runs it once for each
+   variant.   */
 
 #include "expect.h"
 #include "lm.h"
@@ -31,8 +32,9 @@ static float *random_floats(int64_t count) {
 
 static const struct {
     int format, bytes, weights; /* of a block */
-} FORMATS[] = {{GGUF_F32, 4, 1},   {GGUF_F16, 2, 1},     {GGUF_BF16, 2, 1},     {GGUF_Q4_0, 18, 32}, {GGUF_Q4_1, 20, 32}, {GGUF_Q5_0, 22, 32},
-               {GGUF_Q5_1, 24, 32}, {GGUF_Q8_0, 34, 32}, {GGUF_Q4_K, 144, 256}, {GGUF_Q5_K, 176, 256}, {GGUF_Q6_K, 210, 256}};
+} FORMATS[] = {{GGUF_F32, 4, 1},      {GGUF_F16, 2, 1},      {GGUF_BF16, 2, 1},    {GGUF_Q4_0, 18, 32},
+               {GGUF_Q4_1, 20, 32},   {GGUF_Q5_0, 22, 32},   {GGUF_Q5_1, 24, 32},  {GGUF_Q8_0, 34, 32},
+               {GGUF_Q4_K, 144, 256}, {GGUF_Q5_K, 176, 256}, {GGUF_Q6_K, 210, 256}};
 enum { FORMAT_COUNT = sizeof FORMATS / sizeof *FORMATS };
 
 /* Random rows whose float16 numbers are small: no byte of them is the upper one of a large number. */
@@ -80,7 +82,9 @@ static void check_product(int number, int blocks, int outputs, int count) {
 
 static LmBlock blocks[LAYERS];
 
-static Norm any_norm(int size) { return (Norm){random_floats(size), random_floats(size), 1e-5f, LAYER_NORM}; }
+static Norm any_norm(int size) {
+    return (Norm){random_floats(size), random_floats(size), 1e-5f, LAYER_NORM};
+}
 
 static LmModel make_model(int bias) {
     for (int l = 0; l < LAYERS; l++) {
@@ -88,10 +92,13 @@ static LmModel make_model(int bias) {
         a.query = make_matrix(0, D, HEADS * KEY, 1), a.key = make_matrix(0, D, KV_HEADS * KEY, 0);
         a.value = make_matrix(0, D, KV_HEADS * VALUE, 1), a.output = make_matrix(0, HEADS * VALUE, D, 0);
         a.query_norm = any_norm(KEY), a.key_norm = any_norm(KEY);
-        if (bias) a.bias = random_floats(HEADS * (2 * ROOM - 1));
-        else a.sin = random_floats(ROOM * 3), a.cos = random_floats(ROOM * 3), a.rotated = 6;
+        if (bias)
+            a.bias = random_floats(HEADS * (2 * ROOM - 1));
+        else
+            a.sin = random_floats(ROOM * 3), a.cos = random_floats(ROOM * 3), a.rotated = 6;
         a.window = l ? 7 : 0, a.scale = 0.3f, a.cap = bias ? 5.0f : 0;
-        LmFeedForward f = {make_matrix(0, D, INNER, 1), make_matrix(0, D, INNER, 0), make_matrix(0, INNER, D, 1), ACT_SILU};
+        LmFeedForward f = {make_matrix(0, D, INNER, 1), make_matrix(0, D, INNER, 0), make_matrix(0, INNER, D, 1),
+                           ACT_SILU};
         blocks[l] = (LmBlock){{.before = any_norm(D)}, {.before = any_norm(D), .after = any_norm(D)}, a, f};
     }
     Matrix table = make_matrix(0, D, VOCABULARY, 0);
@@ -114,7 +121,8 @@ static Store make_store(int format, int rows) {
     return (Store){{keys, values, lists, NULL, NULL, slots, 0, ROOM, 0, 0, format}, lists};
 }
 
-static void read_all(const LmModel *model, int format, int rows, int each, int threads, const int32_t *ids, float *logits, LmSeen *seen) {
+static void read_all(const LmModel *model, int format, int rows, int each, int threads, const int32_t *ids,
+                     float *logits, LmSeen *seen) {
     Store store = make_store(format, rows);
     float *some = random_floats((int64_t)rows * each * VOCABULARY);
     int32_t *part = keep(malloc(sizeof(int32_t) * rows * each));
@@ -126,7 +134,8 @@ static void read_all(const LmModel *model, int format, int rows, int each, int t
         LmStep step = {part, some, &one, rows, rows * now, 0, 1, 1, threads};
         expect(EXPORT(lm_step)(model, &store.cache, &step) == 0, "a step");
         for (int row = 0; row < rows; row++)
-            memcpy(logits + ((int64_t)row * ROOM + done - now) * VOCABULARY, some + (int64_t)row * now * VOCABULARY, sizeof(float) * now * VOCABULARY);
+            memcpy(logits + ((int64_t)row * ROOM + done - now) * VOCABULARY, some + (int64_t)row * now * VOCABULARY,
+                   sizeof(float) * now * VOCABULARY);
         *seen = one;
     }
 }

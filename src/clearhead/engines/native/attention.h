@@ -1,14 +1,14 @@
 /* Attention of new tokens to the keys and values of their row: one query at a time, or WIDTH of them side by side.
 
-   Side by side, a number of a key meets all queries at once. Keys are worked on in spans of SPAN, so that their values are
-   still near when they are mixed, and a long text needs no more memory than a short one: what was mixed so far shrinks
-   where a later score is higher. Spans begin at multiples of SPAN in the text.
+   Side by side, a number of a key meets all queries at once. Keys are worked on in spans of SPAN, so that their values
+   are still near when they are mixed, and a long text needs no more memory than a short one: what was mixed so far
+   shrinks where a later score is higher. Spans begin at multiples of SPAN in the text.
 
-   Both ways add the same numbers in the same order, so that a token gets the same bits whether its text is read at once,
-   in parts, or token by token. A sum over the numbers of a key, or over the keys of a span, is WIDTH sums side by side,
-   each over every WIDTH-th number; then the upper half of them is added to the lower, and so on (`total_of`).
+   Both ways add the same numbers in the same order, so that a token gets the same bits whether its text is read at
+   once, in parts, or token by token. A sum over the numbers of a key, or over the keys of a span, is WIDTH sums side by
+   side, each over every WIDTH-th number; then the upper half of them is added to the lower, and so on (`total_of`).
 
-   Keys and values are floats, float16, or signed bytes with one float scale for each head of a token behind them.     */
+   Keys and values are floats, float16, or signed bytes with one float scale for each head of a token behind them. */
 
 #ifndef CLEARHEAD_ATTENTION_H
 #define CLEARHEAD_ATTENTION_H
@@ -24,23 +24,23 @@
 #endif
 
 typedef struct {
-    int64_t list, slot;                         /* where its row's list begins; the slot of its own key and value */
-    int32_t place, position;                    /* in the list; in the text */
+    int64_t list, slot;      /* where its row's list begins; the slot of its own key and value */
+    int32_t place, position; /* in the list; in the text */
 } TokenView;
 
 typedef struct {
     const LmAttention *layer;
-    const uint8_t *keys, *values;               /* (slots, G heads) of this layer, as `format` says */
+    const uint8_t *keys, *values; /* (slots, G heads) of this layer, as `format` says */
     int format;
     const int32_t *lists;
-    const TokenView *views;                     /* (N,) */
-    const LmSeen *seen;                         /* those of all layers */
-    int seen_count, number;                     /* number: of this layer */
-    int window;                                 /* the smaller one of the cache and the layer; 0: none */
-    int64_t length;                             /* of a row of seen weights */
+    const TokenView *views; /* (N,) */
+    const LmSeen *seen;     /* those of all layers */
+    int seen_count, number; /* number: of this layer */
+    int window;             /* the smaller one of the cache and the layer; 0: none */
+    int64_t length;         /* of a row of seen weights */
 } AttentionInput;
 
-enum { KEYS = 4, SPAN = 256 };                             /* keys, or queries, that are worked on at once; of a span */
+enum { KEYS = 4, SPAN = 256 };                          /* keys, or queries, that are worked on at once; of a span */
 enum { LEVELS = WIDTH == 16 ? 4 : WIDTH == 8 ? 3 : 2 }; /* halvings of a register */
 
 #define INLINE static inline __attribute__((always_inline))
@@ -67,11 +67,14 @@ INLINE vec numbers_at(const int format, const uint8_t *head, int i, int size) {
         for (int n = 0; n < WIDTH; n++) rest[n] = i + n < size ? number_at(format, head, i + n) : 0;
         return load(rest);
     }
-    return format == CACHE_BYTES ? signed_bytes(head + i) : format == CACHE_HALF ? halves(head + 2 * i) : load((const float *)head + i);
+    return format == CACHE_BYTES  ? signed_bytes(head + i)
+           : format == CACHE_HALF ? halves(head + 2 * i)
+                                  : load((const float *)head + i);
 }
 
 INLINE void store_some(float *into, vec x, int count) {
-    if (count >= WIDTH) store(into, x);
+    if (count >= WIDTH)
+        store(into, x);
     else
         for (int n = 0; n < count; n++) into[n] = x[n];
 }
@@ -91,7 +94,7 @@ static uint16_t half_of_float(float x) {
     memcpy(&bits, &x, 4);
     uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     if (size >= 0x47800000) return sign | (size > 0x7f800000 ? 0x7e00 : 0x7c00); /* too large, or not a number */
-    if (size < 0x38800000) return sign | (uint16_t)rintf(fabsf(x) * 0x1p24f);      /* below the normal numbers */
+    if (size < 0x38800000) return sign | (uint16_t)rintf(fabsf(x) * 0x1p24f);    /* below the normal numbers */
     return sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
 #endif
 }
@@ -118,7 +121,9 @@ static inline float score_of(const LmAttention *a, float product, int head, int 
 }
 
 /* Whether a score is the product alone: then its factor is taken into the query. */
-static int is_plain(const LmAttention *a) { return !(a->cap > 0 || a->bias); }
+static int is_plain(const LmAttention *a) {
+    return !(a->cap > 0 || a->bias);
+}
 
 static int first_visible(const AttentionInput *input, int place) {
     return input->window && place + 1 > input->window ? place + 1 - input->window : 0;
@@ -126,15 +131,20 @@ static int first_visible(const AttentionInput *input, int place) {
 
 static float *seen_weights(const AttentionInput *input, int head, int64_t token) {
     for (int i = 0; i < input->seen_count; i++)
-        if (input->seen[i].layer == input->number && input->seen[i].head == head) return input->seen[i].weights + token * input->length;
+        if (input->seen[i].layer == input->number && input->seen[i].head == head)
+            return input->seen[i].weights + token * input->length;
     return NULL;
 }
 
 /* e^(score - highest); 0 for what is not visible. */
-INLINE vec exponential_of(vec score, vec highest) { return choose(score > -1e30f, exponential(score - highest), all(0)); }
+INLINE vec exponential_of(vec score, vec highest) {
+    return choose(score > -1e30f, exponential(score - highest), all(0));
+}
 
 /* x factor + more */
-INLINE vec add_scaled(vec x, vec factor, vec more) { return held(x * factor) + more; }
+INLINE vec add_scaled(vec x, vec factor, vec more) {
+    return held(x * factor) + more;
+}
 
 /* Zeros where a query does not look: before `begin` and from `end` on. */
 static void clear_unseen(float *weights, int begin, int end, int64_t length) {
@@ -177,12 +187,13 @@ INLINE float dot(const int format, const float *q, const uint8_t *key, int size)
 }
 
 /* One head of one token: q (N, H K) -> mixed, rows of `stride`. */
-INLINE void attend_one_as(const int format, const AttentionInput *input, const float *q, int head, int64_t token, float *memory,
-                          float *mixed, int64_t stride) {
+INLINE void attend_one_as(const int format, const AttentionInput *input, const float *q, int head, int64_t token,
+                          float *memory, float *mixed, int64_t stride) {
     const LmAttention *a = input->layer;
     const TokenView *view = input->views + token;
     int K = a->key_dim, V = a->value_dim, begin = first_visible(input, view->place), end = view->place + 1;
-    int64_t G = a->kv_heads, g = head / (a->heads / G), key_bytes = head_bytes(format, K), bytes = head_bytes(format, V);
+    int64_t G = a->kv_heads, g = head / (a->heads / G), key_bytes = head_bytes(format, K),
+            bytes = head_bytes(format, V);
     const int32_t *list = input->lists + view->list;
     const uint8_t *keys = input->keys + g * key_bytes, *values = input->values + g * bytes;
     float *scores = memory, *own = memory + SPAN, *into = mixed + token * stride + (int64_t)head * V;
@@ -191,7 +202,8 @@ INLINE void attend_one_as(const int format, const AttentionInput *input, const f
     for (int i = 0; i < K; i++) own[i] = q[(token * a->heads + head) * K + i] * (is_plain(a) ? a->scale : 1);
     if (weights) clear_unseen(weights, begin, end, input->length);
     for (int span = span_of(view, begin); span < end; span += SPAN) {
-        int from = span > begin ? span : begin, stop = span + SPAN < end ? span + SPAN : end, last = (stop - span + WIDTH - 1) / WIDTH * WIDTH;
+        int from = span > begin ? span : begin, stop = span + SPAN < end ? span + SPAN : end,
+            last = (stop - span + WIDTH - 1) / WIDTH * WIDTH;
         float before = highest;
         for (int j = 0; j < from - span; j++) scores[j] = -INFINITY;
         for (int j = stop - span; j < last; j++) scores[j] = -INFINITY;
@@ -208,14 +220,16 @@ INLINE void attend_one_as(const int format, const AttentionInput *input, const f
             store(scores + j, e);
         }
         sum = add_scaled(all(sum), shrink, all(total_of(sums)))[0];
-        for (int j = from; format == CACHE_BYTES && j < stop; j++) scores[j - span] *= scale_of(format, values + list[j] * G * bytes, V);
+        for (int j = from; format == CACHE_BYTES && j < stop; j++)
+            scores[j - span] *= scale_of(format, values + list[j] * G * bytes, V);
         int i = 0;
         for (; i + 4 * WIDTH <= V; i += 4 * WIDTH) {
             vec parts[4];
             for (int v = 0; v < 4; v++) parts[v] = load(into + i + v * WIDTH) * shrink;
             for (int j = from; j < stop; j++) {
                 const uint8_t *value = values + list[j] * G * bytes;
-                _Pragma("GCC unroll 4") for (int v = 0; v < 4; v++)
+                UNROLL(4)
+                for (int v = 0; v < 4; v++)
                     parts[v] += scores[j - span] * numbers_at(format, value, i + v * WIDTH, i + 4 * WIDTH);
             }
             for (int v = 0; v < 4; v++) store(into + i + v * WIDTH, parts[v]);
@@ -224,7 +238,8 @@ INLINE void attend_one_as(const int format, const AttentionInput *input, const f
             float some[WIDTH] = {0};
             memcpy(some, into + i, sizeof(float) * (V - i < WIDTH ? V - i : WIDTH));
             vec part = load(some) * shrink;
-            for (int j = from; j < stop; j++) part += scores[j - span] * numbers_at(format, values + list[j] * G * bytes, i, V);
+            for (int j = from; j < stop; j++)
+                part += scores[j - span] * numbers_at(format, values + list[j] * G * bytes, i, V);
             store_some(into + i, part, V - i);
         }
     }
@@ -237,10 +252,11 @@ INLINE void attend_one_as(const int format, const AttentionInput *input, const f
 
 typedef struct {
     int64_t token;
-    int32_t head, begin, end;                   /* the part of the list that it sees */
+    int32_t head, begin, end; /* the part of the list that it sees */
 } Query;
 
-/* Adds vectors in the order of `total_of`: what is given n-th is the part `turned_bits(n)`; the sum is stack[LEVELS]. */
+/* Adds vectors in the order of `total_of`: what is given n-th is the part `turned_bits(n)`; the sum is stack[LEVELS].
+ */
 INLINE void add_part(vec *stack, const int n, vec part) {
     int level = 0;
     for (; level < LEVELS && (n >> level & 1); level++) part = held(stack[level] + part);
@@ -248,8 +264,8 @@ INLINE void add_part(vec *stack, const int n, vec part) {
 }
 
 /* Products of all queries with KEYS keys from `j` on; those beyond the end are the last one again. */
-INLINE void multiply_keys(const int format, const AttentionInput *input, const float *turned, const int32_t *list, int j, int end,
-                          int g, float *keys, vec *products) {
+INLINE void multiply_keys(const int format, const AttentionInput *input, const float *turned, const int32_t *list,
+                          int j, int end, int g, float *keys, vec *products) {
     const LmAttention *a = input->layer;
     int K = a->key_dim;
     const float *rows[KEYS];
@@ -265,13 +281,16 @@ INLINE void multiply_keys(const int format, const AttentionInput *input, const f
         }
     }
     vec stack[KEYS][LEVELS + 1];
-    _Pragma("GCC unroll 16") for (int n = 0; n < WIDTH; n++) {
+    UNROLL(16)
+    for (int n = 0; n < WIDTH; n++) {
         vec sums[KEYS] = {all(0), all(0), all(0), all(0)};
         for (int i = turned_bits(n); i < K; i += WIDTH) {
             vec q = load(turned + i * WIDTH);
-            _Pragma("GCC unroll 4") for (int k = 0; k < KEYS; k++) sums[k] += rows[k][i] * q;
+            UNROLL(4)
+            for (int k = 0; k < KEYS; k++) sums[k] += rows[k][i] * q;
         }
-        _Pragma("GCC unroll 4") for (int k = 0; k < KEYS; k++) add_part(stack[k], n, sums[k]);
+        UNROLL(4)
+        for (int k = 0; k < KEYS; k++) add_part(stack[k], n, sums[k]);
     }
     for (int k = 0; k < KEYS; k++) products[k] = stack[k][LEVELS] * scales[k];
 }
@@ -279,7 +298,8 @@ INLINE void multiply_keys(const int format, const AttentionInput *input, const f
 /* The sum over the keys of a span, whose exponentials are scores (count, WIDTH). */
 INLINE vec sum_keys(const float *scores, int count) {
     vec stack[LEVELS + 1];
-    _Pragma("GCC unroll 16") for (int n = 0; n < WIDTH; n++) {
+    UNROLL(16)
+    for (int n = 0; n < WIDTH; n++) {
         vec sum = all(0);
         for (int j = turned_bits(n); j < count; j += WIDTH) sum += load(scores + j * WIDTH);
         add_part(stack, n, sum);
@@ -287,36 +307,43 @@ INLINE vec sum_keys(const float *scores, int count) {
     return stack[LEVELS];
 }
 
-/* into <- shrink into + the values of some keys, weighted: for `count` queries (1 or KEYS) and `vectors` registers (1 or 4)
-   of value numbers from `i` on, of which there are `size`. */
-INLINE void mix(const int format, const AttentionInput *input, const float *scores, const int32_t *list, int keys, int64_t g,
-                int i, int size, float *const *into, const float *shrink, const int count, const int vectors) {
+/* into <- shrink into + the values of some keys, weighted: for `count` queries (1 or KEYS) and `vectors` registers (1
+   or 4) of value numbers from `i` on, of which there are `size`. */
+INLINE void mix(const int format, const AttentionInput *input, const float *scores, const int32_t *list, int keys,
+                int64_t g, int i, int size, float *const *into, const float *shrink, const int count,
+                const int vectors) {
     int64_t bytes = head_bytes(format, input->layer->value_dim), G = input->layer->kv_heads;
     vec sums[KEYS][4];
     for (int n = 0; n < count; n++)
-        for (int v = 0; v < vectors; v++) sums[n][v] = numbers_at(CACHE_FLOAT, (const uint8_t *)into[n], i + v * WIDTH, size) * shrink[n];
+        for (int v = 0; v < vectors; v++)
+            sums[n][v] = numbers_at(CACHE_FLOAT, (const uint8_t *)into[n], i + v * WIDTH, size) * shrink[n];
     for (int j = 0; j < keys; j++) {
         const uint8_t *value = input->values + (list[j] * G + g) * bytes;
         vec values[4];
-        _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) values[v] = numbers_at(format, value, i + v * WIDTH, size);
-        _Pragma("GCC unroll 4") for (int n = 0; n < count; n++)
-            _Pragma("GCC unroll 4") for (int v = 0; v < vectors; v++) sums[n][v] += scores[j * WIDTH + n] * values[v];
+        UNROLL(4)
+        for (int v = 0; v < vectors; v++) values[v] = numbers_at(format, value, i + v * WIDTH, size);
+        UNROLL(4)
+        for (int n = 0; n < count; n++) {
+            UNROLL(4)
+            for (int v = 0; v < vectors; v++) sums[n][v] += scores[j * WIDTH + n] * values[v];
+        }
     }
     for (int n = 0; n < count; n++)
         for (int v = 0; v < vectors; v++) store_some(into[n] + i + v * WIDTH, sums[n][v], size - i - v * WIDTH);
 }
 
 /* All numbers of the values of some keys, for `count` queries (1 or KEYS). */
-INLINE void mix_all(const int format, const AttentionInput *input, const float *scores, const int32_t *list, int keys, int64_t g,
-                    float *const *into, const float *shrink, const int count) {
+INLINE void mix_all(const int format, const AttentionInput *input, const float *scores, const int32_t *list, int keys,
+                    int64_t g, float *const *into, const float *shrink, const int count) {
     int V = input->layer->value_dim, i = 0;
-    for (; i + 4 * WIDTH <= V; i += 4 * WIDTH) mix(format, input, scores, list, keys, g, i, i + 4 * WIDTH, into, shrink, count, 4);
+    for (; i + 4 * WIDTH <= V; i += 4 * WIDTH)
+        mix(format, input, scores, list, keys, g, i, i + 4 * WIDTH, into, shrink, count, 4);
     for (; i < V; i += WIDTH) mix(format, input, scores, list, keys, g, i, V, into, shrink, count, 1);
 }
 
 /* WIDTH queries, or fewer, of one row and key-value head. */
-INLINE void attend_lanes(const int format, const AttentionInput *input, const Query *queries, int lanes, const float *q, int g,
-                         float *memory, float *mixed, int64_t stride) {
+INLINE void attend_lanes(const int format, const AttentionInput *input, const Query *queries, int lanes, const float *q,
+                         int g, float *memory, float *mixed, int64_t stride) {
     const LmAttention *a = input->layer;
     const TokenView *view = input->views + queries[0].token;
     int K = a->key_dim, V = a->value_dim, begin = queries[0].begin, end = queries[lanes - 1].end;
@@ -357,7 +384,8 @@ INLINE void attend_lanes(const int format, const AttentionInput *input, const Qu
             for (float *to = weights[n]; j < after; j++) to[j] = scores[(j - span) * WIDTH + n];
         }
         memset(scores, 0, sizeof(float) * (from - span) * WIDTH);
-        for (int j = from - span; j < stop - span; j++) store(scores + j * WIDTH, exponential_of(load(scores + j * WIDTH), highest));
+        for (int j = from - span; j < stop - span; j++)
+            store(scores + j * WIDTH, exponential_of(load(scores + j * WIDTH), highest));
         vec shrink = exponential(before - highest);
         sum = add_scaled(sum, shrink, sum_keys(scores, stop - span));
         for (int j = from; format == CACHE_BYTES && j < stop; j++) {
@@ -367,7 +395,8 @@ INLINE void attend_lanes(const int format, const AttentionInput *input, const Qu
         float factors[WIDTH], *own = scores + (from - span) * WIDTH;
         store(factors, shrink);
         int n = 0;
-        for (; n + KEYS <= lanes; n += KEYS) mix_all(format, input, own + n, list + from, stop - from, g, into + n, factors + n, KEYS);
+        for (; n + KEYS <= lanes; n += KEYS)
+            mix_all(format, input, own + n, list + from, stop - from, g, into + n, factors + n, KEYS);
         for (; n < lanes; n++) mix_all(format, input, own + n, list + from, stop - from, g, into + n, factors + n, 1);
     }
     for (int n = 0; n < lanes; n++) {
@@ -378,8 +407,8 @@ INLINE void attend_lanes(const int format, const AttentionInput *input, const Qu
 }
 
 /* The heads of one key-value head, for `count` tokens of one row from `first` on. */
-INLINE void attend_as(const int format, const AttentionInput *input, const float *q, int kv_head, int64_t first, int count,
-                      float *memory, float *mixed, int64_t stride) {
+INLINE void attend_as(const int format, const AttentionInput *input, const float *q, int kv_head, int64_t first,
+                      int count, float *memory, float *mixed, int64_t stride) {
     int share = input->layer->heads / input->layer->kv_heads;
     Query queries[WIDTH];
     for (int done = 0; done < count * share;) {
@@ -395,15 +424,15 @@ INLINE void attend_as(const int format, const AttentionInput *input, const float
 
 /* --- each format by itself --- */
 
-#define FORMATS(NAME, ...)                                                                                               \
-    switch (input->format) {                                                                                             \
-        case CACHE_FLOAT: NAME(CACHE_FLOAT, __VA_ARGS__); break;                                                         \
-        case CACHE_HALF: NAME(CACHE_HALF, __VA_ARGS__); break;                                                           \
-        case CACHE_BYTES: NAME(CACHE_BYTES, __VA_ARGS__); break;                                                         \
+#define FORMATS(NAME, ...)                                                                                             \
+    switch (input->format) {                                                                                           \
+        case CACHE_FLOAT: NAME(CACHE_FLOAT, __VA_ARGS__); break;                                                       \
+        case CACHE_HALF: NAME(CACHE_HALF, __VA_ARGS__); break;                                                         \
+        case CACHE_BYTES: NAME(CACHE_BYTES, __VA_ARGS__); break;                                                       \
     }
 
-static void attend_one(const AttentionInput *input, const float *q, int head, int64_t token, float *memory, float *mixed,
-                       int64_t stride) {
+static void attend_one(const AttentionInput *input, const float *q, int head, int64_t token, float *memory,
+                       float *mixed, int64_t stride) {
     FORMATS(attend_one_as, input, q, head, token, memory, mixed, stride)
 }
 

@@ -142,9 +142,10 @@ PUBLIC int64_t EXPORT(take_slots)(int32_t *lists, int64_t stride, int32_t *count
 PUBLIC int EXPORT(read)(const Stack *encoder, const Input *input, const Stack *decoder, const int32_t *tokens,
                         const int32_t *begins, int sentences, float *keys, float *values, int threads);
 
-/* The same sentences for an encoder that stands alone: x (N, D) embedded tokens -> hidden states. Every token sees those
-   of its sentence, with `causal` only the earlier ones. 0, or 1 where memory ran out.                                */
-PUBLIC int EXPORT(encode)(const Stack *encoder, float *x, const int32_t *begins, int sentences, int causal, int threads);
+/* The same sentences for an encoder that stands alone: x (N, D) embedded tokens -> hidden states. Every token sees
+   those of its sentence, with `causal` only the earlier ones. 0, or 1 where memory ran out. */
+PUBLIC int EXPORT(encode)(const Stack *encoder, float *x, const int32_t *begins, int sentences, int causal,
+                          int threads);
 
 /* Of each row (rows, size): the `count` largest, descending, their indices, and the log of the sum of all exponentials,
    unless `totals` is NULL.                                                                                           */

@@ -8,6 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Before a loop of so many rounds: it is written out, and what it computes stays in registers. */
+#define PRAGMA(TEXT) _Pragma(#TEXT)
+#define UNROLL(N) PRAGMA(GCC unroll N)
+
 typedef float vec8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t ints8 __attribute__((vector_size(32)));
 

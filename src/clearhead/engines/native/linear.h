@@ -75,8 +75,8 @@ static inline void fetch(const Ahead *ahead, int64_t input) {
 }
 
 /* Where the next input of each token is: that of the first of every four tokens, and at most three strides from there,
-   which one instruction adds. The compiler would keep an offset for each token instead, more than there are registers; so
-   it must not see that one follows from another.                                                                     */
+   which one instruction adds. The compiler would keep an offset for each token instead, more than there are registers;
+   so it must not see that one follows from another. */
 enum { FOURS = (TOKENS + 3) / 4 };
 
 typedef struct {
@@ -86,7 +86,8 @@ typedef struct {
 
 static inline __attribute__((always_inline)) Rows rows_of(const void *x, int64_t stride) {
     Rows rows = {.stride = stride, .three = 3 * stride};
-    _Pragma("GCC unroll 4") for (int four = 0; four < FOURS; four++) {
+    UNROLL(4)
+    for (int four = 0; four < FOURS; four++) {
         rows.first[four] = (const char *)x + 4 * four * stride;
         __asm__("" : "+r"(rows.first[four]));
     }
@@ -99,14 +100,15 @@ static inline __attribute__((always_inline)) const void *row_of(const Rows *rows
 }
 
 static inline __attribute__((always_inline)) void advance(Rows *rows, int bytes, const int tokens) {
-    _Pragma("GCC unroll 4") for (int four = 0; four < (tokens + 3) / 4; four++) rows->first[four] += bytes;
+    UNROLL(4)
+    for (int four = 0; four < (tokens + 3) / 4; four++) rows->first[four] += bytes;
 }
 
 /* --- some tokens and one panel, or several side by side: x (tokens, inputs) -> y (tokens, panels PANEL) --- */
 
 static inline __attribute__((always_inline)) void float_tile(const Linear *f, int64_t begin, const float *x, float *y,
-                                                             int64_t stride, const Ahead *ahead,
-                                                             const int tokens, const int panels) {
+                                                             int64_t stride, const Ahead *ahead, const int tokens,
+                                                             const int panels) {
     int64_t inputs = f->inputs;
     const float *panel = (const float *)f->panels + begin * inputs;
     vec low[TOKENS] = {0}, high[TOKENS] = {0}; /* (panels, tokens) */
@@ -114,10 +116,12 @@ static inline __attribute__((always_inline)) void float_tile(const Linear *f, in
     for (int64_t i = 0; i < inputs;) {
         if (tokens > 2) fetch(ahead, i);
         for (int64_t end = i + ahead->stretch < inputs ? i + ahead->stretch : inputs; i < end; i++) {
-            _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
+            UNROLL(4)
+            for (int p = 0; p < panels; p++) {
                 const float *from = panel + (p * inputs + i) * PANEL;
                 vec a = load_floats(from), b = load_floats(from + WIDTH);
-                _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+                UNROLL(12)
+                for (int t = 0; t < tokens; t++) {
                     float input = *(const float *)row_of(&rows, t);
                     low[p * tokens + t] += input * a;
                     high[p * tokens + t] += input * b;
@@ -126,10 +130,12 @@ static inline __attribute__((always_inline)) void float_tile(const Linear *f, in
             advance(&rows, sizeof(float), tokens);
         }
     }
-    _Pragma("GCC unroll 4") for (int p = 0; p < panels; p++) {
+    UNROLL(4)
+    for (int p = 0; p < panels; p++) {
         const float *bias = f->bias + begin + p * PANEL;
         vec a = load_floats(bias), b = load_floats(bias + WIDTH);
-        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+        UNROLL(12)
+        for (int t = 0; t < tokens; t++) {
             *(vec *)(y + t * stride + p * PANEL) = low[p * tokens + t] + a;
             *(vec *)(y + t * stride + p * PANEL + WIDTH) = high[p * tokens + t] + b;
         }
@@ -175,7 +181,7 @@ static inline void add_products(Sum *low, Sum *high, const Rounded *group, Weigh
             "vpaddd %1, %2, %2\n\t"
             "vpaddd %0, %3, %3"
             : "=&x"(inputs), "=&x"(products), "+x"(*low), "+x"(*high)
-            : "m"(*(const int16_t(*)[2])group), "x"(a), "x"(b));
+            : "m"(*(const int16_t (*)[2])group), "x"(a), "x"(b));
 }
 
 static inline vec as_floats(Sum sum) {
@@ -184,27 +190,30 @@ static inline vec as_floats(Sum sum) {
 #endif
 
 static inline __attribute__((always_inline)) void byte_tile(const Linear *f, int64_t begin, const Quantized *quantized,
-                                                            int64_t first, float *y, int64_t stride,
-                                                            const Ahead *ahead, const int tokens) {
+                                                            int64_t first, float *y, int64_t stride, const Ahead *ahead,
+                                                            const int tokens) {
     int64_t inputs = in_groups(f->inputs);
     const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
     Rows rows = rows_of(quantized->inputs + first * inputs, inputs * sizeof(Rounded));
     Sum low[BYTE_TOKENS], high[BYTE_TOKENS];
-    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) low[t] = high[t] = (Sum){0};
+    UNROLL(12)
+    for (int t = 0; t < tokens; t++) low[t] = high[t] = (Sum){0};
     for (int64_t i = 0; i < inputs;) {
         if (tokens > 2) fetch(ahead, i);
         for (int64_t end = i + ahead->stretch < inputs ? i + ahead->stretch : inputs; i < end; i += GROUP) {
             Weights a = load_weights(panel + i * PANEL), b = load_weights(panel + i * PANEL + GROUP * WIDTH);
-            _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++)
-                add_products(&low[t], &high[t], row_of(&rows, t), a, b);
+            UNROLL(12)
+            for (int t = 0; t < tokens; t++) add_products(&low[t], &high[t], row_of(&rows, t), a, b);
             advance(&rows, GROUP * sizeof(Rounded), tokens);
         }
     }
-    _Pragma("GCC unroll 2") for (int half = 0; half < 2; half++) {
+    UNROLL(2)
+    for (int half = 0; half < 2; half++) {
         int64_t at = begin + half * WIDTH;
         vec scale = load_floats(f->scales + at), bias = load_floats(f->bias + at);
         vec zero = (float)ZERO * load_floats(f->sums + at);
-        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+        UNROLL(12)
+        for (int t = 0; t < tokens; t++) {
             vec sum = as_floats(half ? high[t] : low[t]) - zero;
             *(vec *)(y + t * stride + half * WIDTH) = sum * (quantized->scales[first + t] * scale) + bias;
         }
@@ -227,14 +236,16 @@ static inline __attribute__((always_inline)) void widened_tile(const Linear *f, 
     vec low[BYTE_TOKENS] = {0}, high[BYTE_TOKENS] = {0};
     for (int64_t i = 0; i < inputs; i++) {
         vec a = widened(panel + i * PANEL), b = widened(panel + i * PANEL + WIDTH);
-        _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+        UNROLL(12)
+        for (int t = 0; t < tokens; t++) {
             low[t] += x[t * inputs + i] * a;
             high[t] += x[t * inputs + i] * b;
         }
     }
     vec scale = load_floats(f->scales + begin), scale_high = load_floats(f->scales + begin + WIDTH);
     vec bias = load_floats(f->bias + begin), bias_high = load_floats(f->bias + begin + WIDTH);
-    _Pragma("GCC unroll 12") for (int t = 0; t < tokens; t++) {
+    UNROLL(12)
+    for (int t = 0; t < tokens; t++) {
         *(vec *)(y + t * stride) = low[t] * scale + bias;
         *(vec *)(y + t * stride + WIDTH) = high[t] * scale_high + bias_high;
     }

@@ -5,7 +5,7 @@
 
    All threads go through all parts of a step, with a barrier where one needs what another has computed. A step of one
    token is short, so it meets few of them: what all threads need of one vector, its norm and its bytes, each computes
-   for itself.                                                                                                          */
+   for itself. */
 
 #include "lm.h"
 
@@ -20,34 +20,36 @@
 enum { PIECE = 96, QUERIES = 16 }; /* tokens of one panel, and of one attention, at a time */
 
 typedef struct {
-    float *floats;                              /* (N, inputs) */
+    float *floats; /* (N, inputs) */
     int8_t *bytes;
     BlockScale *scales;
-    int inputs;                                 /* whole blocks; zeros beyond the vector */
-} Prepared;                                     /* memory for Vectors */
+    int inputs; /* whole blocks; zeros beyond the vector */
+} Prepared;     /* memory for Vectors */
 
 typedef struct {
     const Matrix *matrix;
-    float *y;                                   /* (N, stride) */
+    float *y; /* (N, stride) */
     int64_t stride;
-    int add;                                    /* to what is in y */
+    int add; /* to what is in y */
 } Product;
 
 typedef struct {
     const LmModel *model;
     const Cache *cache;
     const LmStep *step;
-    TokenView *views;                           /* (N,) */
-    float *x, *y, *q, *k, *v;                   /* (N, D) twice; (N, H K), (N, G K), (N, G V) */
-    Prepared normed, mixed, inner;              /* of one token: each thread has its own `normed` */
-    float *scores;                              /* (threads, score_size) */
+    TokenView *views;              /* (N,) */
+    float *x, *y, *q, *k, *v;      /* (N, D) twice; (N, H K), (N, G K), (N, G V) */
+    Prepared normed, mixed, inner; /* of one token: each thread has its own `normed` */
+    float *scores;                 /* (threads, score_size) */
     int64_t score_size;
 } Work;
 
 /* --- parts --- */
 
 /* The same memory for vectors of another size. */
-static Prepared sized(Prepared memory, int in) { return memory.inputs = in, memory; }
+static Prepared sized(Prepared memory, int in) {
+    return memory.inputs = in, memory;
+}
 
 static Vectors vectors_of(const Prepared *from, int64_t first, int exact) {
     return (Vectors){from->floats + first * from->inputs, exact ? NULL : from->bytes + first * from->inputs,
@@ -57,10 +59,13 @@ static Vectors vectors_of(const Prepared *from, int64_t first, int exact) {
 /* y = norm(x), which may be none; then as bytes, where products are made with bytes. */
 static void prepare(const Norm *norm, const float *x, int dim, const Prepared *into, int64_t at, int exact) {
     float *y = into->floats + at * into->inputs;
-    if (norm->kind == NO_NORM) memcpy(y, x, sizeof(float) * dim);
-    else normalise(norm, y, x, dim);
+    if (norm->kind == NO_NORM)
+        memcpy(y, x, sizeof(float) * dim);
+    else
+        normalise(norm, y, x, dim);
     memset(y + dim, 0, sizeof(float) * (into->inputs - dim));
-    if (!exact) quantise_vector(y, into->inputs, into->bytes + at * into->inputs, into->scales + at * (into->inputs / BLOCK));
+    if (!exact)
+        quantise_vector(y, into->inputs, into->bytes + at * into->inputs, into->scales + at * (into->inputs / BLOCK));
 }
 
 /* All tokens (N, dim) as a product reads them: in memory of a thread's own where there is only one. */
@@ -88,7 +93,8 @@ static void product_panel(const Product *product, int p, const Vectors *x, int t
             float *into = product->y + (first + t) * product->stride + begin, *from = tile + t * LANES;
             if (product->add)
                 for (int i = 0; i < wide; i++) into[i] += from[i];
-            else memcpy(into, from, sizeof(float) * wide);
+            else
+                memcpy(into, from, sizeof(float) * wide);
         }
     }
 }
@@ -121,7 +127,8 @@ static void add(const Worker *worker, const Residual *around, const Work *w) {
 }
 
 /* The output of a sublayer: added to x at once where no norm stands between. */
-static void write_output(const Worker *worker, const Residual *around, const Work *w, const Matrix *matrix, const Vectors *x) {
+static void write_output(const Worker *worker, const Residual *around, const Work *w, const Matrix *matrix,
+                         const Vectors *x) {
     int plain = around->inside.kind == NO_NORM && around->after.kind == NO_NORM;
     Product product = {matrix, plain ? w->x : w->y, w->model->dim, plain};
     multiply_all(worker, &product, 1, x, w->step->tokens);
@@ -154,7 +161,8 @@ static void write_heads(int format, uint8_t *cache, int64_t slot, const float *f
 
 /* Queries and keys get their norms and positions; keys and values go into their slots. */
 static void write_keys(const Worker *worker, const LmAttention *a, const Work *w, uint8_t *keys, uint8_t *values) {
-    int Q = a->heads * a->key_dim, K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim, format = w->cache->format;
+    int Q = a->heads * a->key_dim, K = a->kv_heads * a->key_dim, V = a->kv_heads * a->value_dim,
+        format = w->cache->format;
     Range mine = share(worker, w->step->tokens);
     for (int64_t t = mine.first; t < mine.last; t++) {
         const TokenView *view = w->views + t;
@@ -166,13 +174,16 @@ static void write_keys(const Worker *worker, const LmAttention *a, const Work *w
     barrier(worker);
 }
 
-static int smaller_window(int a, int b) { return a && b ? (a < b ? a : b) : a + b; }
+static int smaller_window(int a, int b) {
+    return a && b ? (a < b ? a : b) : a + b;
+}
 
 /* Every worker takes units in turn: those of late tokens, which see most, are spread over all of them. */
 static void attend_all(const Worker *worker, const AttentionInput *input, const Work *w) {
     const LmAttention *a = input->layer;
     float *memory = w->scores + worker->number * w->score_size, *mixed = w->mixed.floats;
-    int rows = w->step->rows, length = w->step->tokens / rows, pieces = (length + QUERIES - 1) / QUERIES, stride = a->output.inputs;
+    int rows = w->step->rows, length = w->step->tokens / rows, pieces = (length + QUERIES - 1) / QUERIES,
+        stride = a->output.inputs;
     int units = rows * (length == 1 ? a->heads : a->kv_heads * pieces);
     for (int unit = worker->number; unit < units; unit += worker->count) {
         if (length == 1) {
@@ -198,8 +209,17 @@ static void attention(const Worker *worker, const LmBlock *block, const Work *w,
     Product three[] = {{&a->query, w->q, a->heads * a->key_dim, 0}, {&a->key, w->k, K, 0}, {&a->value, w->v, V, 0}};
     multiply_all(worker, three, 3, &x, step->tokens);
     write_keys(worker, a, w, keys, values);
-    AttentionInput input = {a, keys, values, format, w->cache->lists, w->views, step->seen, step->seen_count, layer,
-                            smaller_window(w->cache->window, a->window), w->cache->length};
+    AttentionInput input = {a,
+                            keys,
+                            values,
+                            format,
+                            w->cache->lists,
+                            w->views,
+                            step->seen,
+                            step->seen_count,
+                            layer,
+                            smaller_window(w->cache->window, a->window),
+                            w->cache->length};
     attend_all(worker, &input, w);
 }
 
@@ -217,7 +237,8 @@ static vec activated(int activation, vec x) {
 
 static void activate_panel(const LmFeedForward *f, float *y, const float *inner, const float *gate) {
     for (int i = 0; i < LANES; i += WIDTH)
-        store(y + i, f->gate.outputs ? load(inner + i) * activated(f->activation, load(gate + i)) : activated(f->activation, load(inner + i)));
+        store(y + i, f->gate.outputs ? load(inner + i) * activated(f->activation, load(gate + i))
+                                     : activated(f->activation, load(inner + i)));
 }
 
 /* Gate, inner and activation in one pass over a block of inner numbers, which is rounded where it is made. */
@@ -230,7 +251,8 @@ static void inner_block(const LmFeedForward *f, const Work *w, const Prepared *i
             multiply(&f->inner, p, x, first, some, inner);
             if (f->gate.outputs) multiply(&f->gate, p, x, first, some, gate);
             for (int t = 0; t < some; t++)
-                activate_panel(f, into->floats + (first + t) * into->inputs + p * LANES, inner + t * LANES, gate + t * LANES);
+                activate_panel(f, into->floats + (first + t) * into->inputs + p * LANES, inner + t * LANES,
+                               gate + t * LANES);
         }
         for (int64_t t = first; !w->step->exact && t < first + some; t++) {
             int64_t at = t * into->inputs + block * BLOCK;
@@ -274,7 +296,8 @@ static void block_step(const Worker *worker, const Work *w, int layer) {
     if (w->model->parallel) {
         Product apart = {output, w->y, w->model->dim, 0};
         multiply_all(worker, &apart, 1, &mixed, w->step->tokens);
-    } else write_output(worker, &block->around_attention, w, output, &mixed);
+    } else
+        write_output(worker, &block->around_attention, w, output, &mixed);
     const Norm *norm = &block->around_feed_forward.before;
     Vectors x = prepare_all(worker, w, norm, w->x, w->model->dim, block->feed_forward.inner.inputs);
     feed_forward(worker, block, w, &x);
@@ -312,18 +335,23 @@ static void run(const Worker *worker, void *context) {
     int layers = w->step->logits ? w->model->layers : last_seen(w->step);
     embed(worker, w);
     for (int layer = 0; layer < layers; layer++) block_step(worker, w, layer);
-    if (w->step->logits) write_logits(worker, w);
-    else attention(worker, w->model->blocks + layers, w, layers);
+    if (w->step->logits)
+        write_logits(worker, w);
+    else
+        attention(worker, w->model->blocks + layers, w, layers);
 }
 
 /* A new token sees the earlier tokens of its row, the new ones included. */
 static TokenView view_of(const Cache *cache, int64_t row, int each, int t) {
     int length = cache->lengths ? cache->lengths[row] : cache->length, place = length - each + t;
     int64_t list = row * cache->stride;
-    return (TokenView){list, cache->lists[list + place], place, (cache->firsts ? cache->firsts[row] : cache->first) + place};
+    return (TokenView){list, cache->lists[list + place], place,
+                       (cache->firsts ? cache->firsts[row] : cache->first) + place};
 }
 
-static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t most(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
 
 static int make_prepared(Prepared *made, int64_t tokens, int64_t in) {
     in = (in + BLOCK - 1) / BLOCK * BLOCK;
@@ -332,7 +360,9 @@ static int make_prepared(Prepared *made, int64_t tokens, int64_t in) {
     return made->floats && made->bytes && made->scales;
 }
 
-static void free_prepared(Prepared *made) { free(made->floats), free(made->bytes), free(made->scales); }
+static void free_prepared(Prepared *made) {
+    free(made->floats), free(made->bytes), free(made->scales);
+}
 
 /* What is wrong with a step, before anything is read by its numbers; 0: nothing. */
 static int problem_of(const LmModel *model, const Cache *cache, const LmStep *step) {
@@ -340,8 +370,10 @@ static int problem_of(const LmModel *model, const Cache *cache, const LmStep *st
     for (int t = 0; t < step->tokens; t++)
         if (step->ids[t] < 0 || step->ids[t] >= model->table.outputs) return LM_BAD_TOKEN;
     for (int64_t row = 0; row < step->rows; row++) {
-        int length = cache->lengths ? cache->lengths[row] : cache->length, first = cache->firsts ? cache->firsts[row] : cache->first;
-        if (length < step->tokens / step->rows || length > cache->length || length > cache->stride) return LM_BAD_LENGTH;
+        int length = cache->lengths ? cache->lengths[row] : cache->length,
+            first = cache->firsts ? cache->firsts[row] : cache->first;
+        if (length < step->tokens / step->rows || length > cache->length || length > cache->stride)
+            return LM_BAD_LENGTH;
         for (int l = 0; l < model->layers; l++)
             if (first < 0 || first + length > model->blocks[l].attention.positions) return LM_BAD_LENGTH;
         for (int i = 0; i < length; i++) {
@@ -363,7 +395,8 @@ int EXPORT(lm_step)(const LmModel *model, const Cache *cache, const LmStep *step
     int64_t N = step->tokens, D = model->dim, Q = 0, K = 0, V = 0, mixed = 0, inner = 0, scores = 0;
     for (int l = 0; l < model->layers; l++) {
         const LmAttention *a = &model->blocks[l].attention;
-        Q = most(Q, a->heads * a->key_dim), K = most(K, a->kv_heads * a->key_dim), V = most(V, a->kv_heads * a->value_dim);
+        Q = most(Q, a->heads * a->key_dim), K = most(K, a->kv_heads * a->key_dim),
+        V = most(V, a->kv_heads * a->value_dim);
         mixed = most(mixed, a->heads * a->value_dim), inner = most(inner, model->blocks[l].feed_forward.outer.inputs);
         scores = most(scores, attention_memory(a));
     }
@@ -374,7 +407,8 @@ int EXPORT(lm_step)(const LmModel *model, const Cache *cache, const LmStep *step
     ok &= make_prepared(&w.inner, N, inner) & (floats && w.views);
     if (ok) {
         int each = N / step->rows;
-        w.x = floats, w.y = w.x + N * D, w.q = w.y + N * D, w.k = w.q + N * Q, w.v = w.k + N * K, w.scores = w.v + N * V;
+        w.x = floats, w.y = w.x + N * D, w.q = w.y + N * D, w.k = w.q + N * Q, w.v = w.k + N * K,
+        w.scores = w.v + N * V;
         for (int t = 0; t < N; t++) w.views[t] = view_of(cache, t / each, each, t % each);
         run_parallel(step->threads, run, &w);
     }
@@ -384,9 +418,13 @@ int EXPORT(lm_step)(const LmModel *model, const Cache *cache, const LmStep *step
 
 /* --- one matrix --- */
 
-int EXPORT(lm_kind)(int format) { return kind_of(format); }
+int EXPORT(lm_kind)(int format) {
+    return kind_of(format);
+}
 
-int64_t EXPORT(lm_panel_bytes)(int kind, int inputs) { return panel_bytes(kind, inputs); }
+int64_t EXPORT(lm_panel_bytes)(int kind, int inputs) {
+    return panel_bytes(kind, inputs);
+}
 
 static void pack_share(const Worker *worker, void *context) {
     const Packing *packing = context;
@@ -394,7 +432,8 @@ static void pack_share(const Worker *worker, void *context) {
     for (int64_t p = mine.first; p < mine.last; p++) pack_panel(packing, p);
 }
 
-void EXPORT(lm_pack)(const uint8_t *rows, int64_t row_bytes, int format, int outputs, int columns, uint8_t *panels, int threads) {
+void EXPORT(lm_pack)(const uint8_t *rows, int64_t row_bytes, int format, int outputs, int columns, uint8_t *panels,
+                     int threads) {
     Packing packing = {rows, panels, row_bytes, format, outputs, columns};
     run_parallel(threads, pack_share, &packing);
 }
@@ -403,8 +442,11 @@ void EXPORT(lm_product)(const Matrix *matrix, const float *x, int8_t *bytes, Blo
     Product product = {matrix, y, matrix->outputs, 0};
     Vectors vectors = {x, bytes, scales};
     for (int64_t t = 0; t < (bytes ? count : 0); t++)
-        quantise_vector(x + t * matrix->inputs, matrix->inputs, bytes + t * matrix->inputs, scales + t * (matrix->inputs / BLOCK));
+        quantise_vector(x + t * matrix->inputs, matrix->inputs, bytes + t * matrix->inputs,
+                        scales + t * (matrix->inputs / BLOCK));
     for (int p = 0; p < panels_of(matrix); p++) product_panel(&product, p, &vectors, count);
 }
 
-void EXPORT(lm_row)(const Matrix *matrix, int row, float *into) { expand_row(matrix, row, into); }
+void EXPORT(lm_row)(const Matrix *matrix, int row, float *into) {
+    expand_row(matrix, row, into);
+}

@@ -9,7 +9,7 @@ enum { SUPER = 256, FOUR = 4 }; /* numbers of a super-block of the K formats; in
 
 typedef struct {
     int8_t q[BLOCK];
-    float d[2], m;                              /* d[0]: of the first 16 numbers, or of all; d[1]: of the others */
+    float d[2], m; /* d[0]: of the first 16 numbers, or of all; d[1]: of the others */
 } Unpacked;
 
 static float half_at(const uint8_t *from) {
@@ -20,12 +20,17 @@ static float half_at(const uint8_t *from) {
 
 static int kind_of(int format) {
     switch (format) {
-        case GGUF_F32: case GGUF_F16: case GGUF_BF16: return F32;
+        case GGUF_F32:
+        case GGUF_F16:
+        case GGUF_BF16: return F32;
         case GGUF_Q4_0: return Q4_0;
         case GGUF_Q4_1: return Q4_1;
-        case GGUF_Q8_0: case GGUF_Q5_0: return Q8_0;
+        case GGUF_Q8_0:
+        case GGUF_Q5_0: return Q8_0;
         case GGUF_Q4_K: return Q4_F;
-        case GGUF_Q5_1: case GGUF_Q5_K: case GGUF_Q6_K: return Q8_F;
+        case GGUF_Q5_1:
+        case GGUF_Q5_K:
+        case GGUF_Q6_K: return Q8_F;
     }
     return -1;
 }
@@ -50,7 +55,8 @@ static void fifth_bits(const uint8_t *from, int8_t *q) {
 
 /* The 6-bit scale and minimum of the part-th 32 numbers of a super-block. */
 static void six_bits(const uint8_t *packed, int part, int *scale, int *minimum) {
-    if (part < 4) *scale = packed[part] & 63, *minimum = packed[part + 4] & 63;
+    if (part < 4)
+        *scale = packed[part] & 63, *minimum = packed[part + 4] & 63;
     else {
         *scale = (packed[part + 4] & 15) | packed[part - 4] >> 6 << 4;
         *minimum = packed[part + 4] >> 4 | packed[part] >> 6 << 4;
@@ -81,7 +87,9 @@ static void unpack(int format, const uint8_t *row, int b, Unpacked *u) {
     const uint8_t *at;
     switch (format) {
         case GGUF_Q4_0: at = row + 18 * b, u->d[0] = half_at(at), low_and_high(at + 2, u->q); break;
-        case GGUF_Q4_1: at = row + 20 * b, u->d[0] = half_at(at), u->m = half_at(at + 2), low_and_high(at + 4, u->q); break;
+        case GGUF_Q4_1:
+            at = row + 20 * b, u->d[0] = half_at(at), u->m = half_at(at + 2), low_and_high(at + 4, u->q);
+            break;
         case GGUF_Q8_0: at = row + 34 * b, u->d[0] = half_at(at), memcpy(u->q, at + 2, BLOCK); break;
         case GGUF_Q5_0:
             at = row + 22 * b, u->d[0] = half_at(at), low_and_high(at + 6, u->q), fifth_bits(at + 2, u->q);
@@ -102,8 +110,10 @@ static void unpack(int format, const uint8_t *row, int b, Unpacked *u) {
 static void put_floats(int format, const uint8_t *row, int columns, uint8_t *panel, int lane) {
     float *into = (float *)panel + lane, x;
     for (int i = 0; i < columns; i++) {
-        if (format == GGUF_F32) memcpy(&x, row + 4 * i, 4);
-        else if (format == GGUF_F16) x = half_at(row + 2 * i);
+        if (format == GGUF_F32)
+            memcpy(&x, row + 4 * i, 4);
+        else if (format == GGUF_F16)
+            x = half_at(row + 2 * i);
         else {
             uint32_t bits = ((uint32_t)row[2 * i + 1] << 8 | row[2 * i]) << 16;
             memcpy(&x, &bits, 4);
@@ -121,17 +131,20 @@ static void put_block(int kind, const Unpacked *u, const uint8_t *scale, uint8_t
         if (nibbles) memcpy(&next, u->q + FOUR * (g + 1), FOUR), four |= next << 4;
         memcpy(quants + (g / step * LANES + lane) * FOUR, &four, FOUR);
     }
-    if (kind == Q4_F) floats[0] = u->d[0], floats[LANES] = u->m;
-    else if (kind == Q8_F) floats[0] = u->d[0], floats[LANES] = u->d[1], floats[2 * LANES] = u->m;
-    else memcpy(scales + 2 * lane, scale, 2); /* float16, as they are stored */
+    if (kind == Q4_F)
+        floats[0] = u->d[0], floats[LANES] = u->m;
+    else if (kind == Q8_F)
+        floats[0] = u->d[0], floats[LANES] = u->d[1], floats[2 * LANES] = u->m;
+    else
+        memcpy(scales + 2 * lane, scale, 2); /* float16, as they are stored */
     if (kind == Q4_1) memcpy(scales + 2 * (LANES + lane), scale + 2, 2);
 }
 
 typedef struct {
-    const uint8_t *rows;                        /* (outputs, row_bytes) in one of GGUF's formats */
-    uint8_t *panels;                            /* zeros at first */
+    const uint8_t *rows; /* (outputs, row_bytes) in one of GGUF's formats */
+    uint8_t *panels;     /* zeros at first */
     int64_t row_bytes;
-    int32_t format, outputs, columns;            /* columns are padded to whole blocks */
+    int32_t format, outputs, columns; /* columns are padded to whole blocks */
 } Packing;
 
 /* One panel. */
@@ -140,7 +153,8 @@ static void pack_panel(const Packing *from, int p) {
     int quant_bytes = kind == F32 ? 2048 : kind == Q8_0 || kind == Q8_F ? 512 : 256;
     int scale_bytes = kind == Q8_F ? 192 : kind == Q4_F ? 128 : kind == Q4_1 ? 64 : 32;
     int block_bytes = format == GGUF_Q8_0 ? 34 : format == GGUF_Q4_0 ? 18 : format == GGUF_Q4_1 ? 20 : 22;
-    uint8_t *panel = from->panels + p * panel_bytes(kind, blocks * BLOCK), *scales = panel + (int64_t)blocks * quant_bytes;
+    uint8_t *panel = from->panels + p * panel_bytes(kind, blocks * BLOCK),
+            *scales = panel + (int64_t)blocks * quant_bytes;
     for (int lane = 0; lane < LANES && p * LANES + lane < from->outputs; lane++) {
         const uint8_t *row = from->rows + (int64_t)(p * LANES + lane) * from->row_bytes;
         if (kind == F32) put_floats(format, row, from->columns, panel, lane);

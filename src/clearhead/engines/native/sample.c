@@ -1,9 +1,9 @@
 /* Logits -> tokens, for rows with different settings: what decode/logits.py computes with torch, row by row.
 
-   Processors change logits in float, as torch does: a forced token, repetition, presence and frequency, n-grams, bans. Where one would forbid
-   every token it does not apply. Then the likeliest token is chosen, or one is drawn: temperature, top-k, top-p and
-   min-p leave some tokens, and the first is taken at which the sum of their exponentials, in double, exceeds the random
-   number's share of all.                                                                                             */
+   Processors change logits in float, as torch does: a forced token, repetition, presence and frequency, n-grams, bans.
+   Where one would forbid every token it does not apply. Then the likeliest token is chosen, or one is drawn:
+   temperature, top-k, top-p and min-p leave some tokens, and the first is taken at which the sum of their exponentials,
+   in double, exceeds the random number's share of all. */
 
 #include "sample.h"
 #include "vector.h"
@@ -75,7 +75,8 @@ static void ban(Scratch *s, int size) {
 static void process(const Choice *choice, const RowText *text, Scratch *s, int size) {
     if (text && text->forced >= 0 && text->forced < size) force(s->logits, size, text->forced);
     if (text && choice->repetition_penalty != 1) penalise_repetition(choice->repetition_penalty, text, s, size);
-    if (text && (choice->presence_penalty != 0 || choice->frequency_penalty != 0)) penalise_generated(choice, text, s, size);
+    if (text && (choice->presence_penalty != 0 || choice->frequency_penalty != 0))
+        penalise_generated(choice, text, s, size);
     if (text && choice->no_repeat_ngram && text->count >= choice->no_repeat_ngram) {
         mark_repeated_ngrams(choice->no_repeat_ngram, text, s, size);
         ban(s, size);
@@ -159,8 +160,8 @@ static void sift_token(const double *x, int32_t *heap, int count, int at) {
     }
 }
 
-/* Keep the fewest tokens with a total probability of p, taken from a heap until they are enough. Tokens so unlikely that
-   all of them have less than 1 - p together are never among them.                                                    */
+/* Keep the fewest tokens with a total probability of p, taken from a heap until they are enough. Tokens so unlikely
+   that all of them have less than 1 - p together are never among them. */
 static void keep_top_p(double *x, int size, double p, double total, int32_t *heap) {
     int count = 0;
     double unlikely = 0.5 * total * (1 - p) / size;
@@ -181,7 +182,8 @@ static void keep_top_p(double *x, int size, double p, double total, int32_t *hea
         if (x[i] < least || (x[i] == least && i > last)) x[i] = 0;
 }
 
-/* The first token at which the sum of x exceeds a share of all; the last that is possible where rounding leaves none. */
+/* The first token at which the sum of x exceeds a share of all; the last that is possible where rounding leaves none.
+ */
 static int32_t token_at(const double *x, int size, double share) {
     double sum = 0;
     for (int first = 0; first < size; first += BLOCK) {

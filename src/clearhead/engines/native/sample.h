@@ -20,8 +20,8 @@ typedef struct {
 typedef struct {
     const int32_t *tokens; /* the prompt and what was generated */
     int32_t count, prompt; /* of both; of the prompt */
-    int32_t forced; /* the token that must be chosen, or -1 */
-} RowText;          /* what choosing depends on besides the logits */
+    int32_t forced;        /* the token that must be chosen, or -1 */
+} RowText;                 /* what choosing depends on besides the logits */
 
 typedef struct {
     const float *logits;    /* (rows, V) */

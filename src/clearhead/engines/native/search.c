@@ -151,7 +151,7 @@ static inline int insert_largest(float x, int64_t i, float *value, int64_t *inde
 }
 
 /* The `count` largest numbers and their places. As many spans have a largest number that is not below the count-th of
-   all of those, so nothing below it is looked at.                                                                     */
+   all of those, so nothing below it is looked at. */
 static void find_largest(const float *x, int size, int count, float *value, int64_t *index) {
     float highest[SPANS], least = -INFINITY;
     int span = size <= SPANS * SPAN ? SPAN : (size + SPANS - 1) / SPANS, found = 0;
@@ -229,8 +229,8 @@ static int decided(const Search *s, int sentence, int open, double best) {
     return is_beaten(s, sentence, best);
 }
 
-/* How many of the open hypotheses go on, the best first. One that is beaten can be left out, and changes nothing: what it
-   would have kept out of the beam has a smaller score, and is beaten too. */
+/* How many of the open hypotheses go on, the best first. One that is beaten can be left out, and changes nothing: what
+   it would have kept out of the beam has a smaller score, and is beaten too. */
 static int unbeaten(const Search *s, int sentence, const Row *rows, int open) {
     if (s->settings->length_penalty < 0) return open; /* there a longer text is worse, so this is no bound */
     while (open > 1 && is_beaten(s, sentence, rows[open - 1].score)) open--;

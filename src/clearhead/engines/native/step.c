@@ -369,7 +369,8 @@ int EXPORT(step_tokens)(const Stack *stack, const Input *input, const Cache *cac
     if (!x) return 1;
     for (int t = 0; t < tokens; t++)
         embed(input, ids[t], view_of(cache, t / each, each, t % each).position, x + t * D, D);
-    Pass p = {stack, NULL, memory, x, logits, rows, tokens, last ? rows : tokens, .seen = seen, .seen_count = seen_count};
+    Pass p = {
+        stack, NULL, memory, x, logits, rows, tokens, last ? rows : tokens, .seen = seen, .seen_count = seen_count};
     int ok = run_step(&p, cache, threads);
     free(x);
     return !ok;
@@ -430,7 +431,8 @@ static int keys_and_values(const Stack *decoder, const float *x, float *keys, fl
 
 /* Sentences end to end: every token sees those of its sentence, with `causal` only the earlier ones. x (N, D) -> hidden
    states (N, D). 0 if memory ran out.                                                                                */
-static int pass_sentences(const Stack *encoder, float *x, const int32_t *begins, int sentences, int causal, int threads) {
+static int pass_sentences(const Stack *encoder, float *x, const int32_t *begins, int sentences, int causal,
+                          int threads) {
     int N = begins[sentences] - begins[0], longest = 0;
     const Attention *a = &encoder->blocks->self;
     int64_t size = (int64_t)a->kv_heads * (a->key_dim + a->value_dim);
@@ -442,7 +444,8 @@ static int pass_sentences(const Stack *encoder, float *x, const int32_t *begins,
         int begin = begins[i] - begins[0], count = begins[i + 1] - begins[i];
         longest = max_int(longest, count);
         for (int t = 0; t < count; t++)
-            lists[begin + t] = begin + t, views[begin + t] = (TokenView){begin, begin + t, causal ? t + 1 : count, t, t};
+            lists[begin + t] = begin + t,
+                          views[begin + t] = (TokenView){begin, begin + t, causal ? t + 1 : count, t, t};
     }
     if (ok) {
         float *values = keys + (int64_t)N * a->kv_heads * a->key_dim;

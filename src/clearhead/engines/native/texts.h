@@ -40,9 +40,11 @@ static inline __attribute__((always_inline)) void score_keys(const float *q, int
         vec sum[TOGETHER] = {{0}};
         for (int k = 0; k < key_dim; k++) {
             vec key = *(const vec *)(turned + k * room + j);
-            _Pragma("GCC unroll 4") for (int t = 0; t < tokens; t++) sum[t] += q[t * apart + k] * key;
+            UNROLL(4)
+            for (int t = 0; t < tokens; t++) sum[t] += q[t * apart + k] * key;
         }
-        _Pragma("GCC unroll 4") for (int t = 0; t < tokens; t++) *(vec *)(scores + t * room + j) = sum[t] * scale;
+        UNROLL(4)
+        for (int t = 0; t < tokens; t++) *(vec *)(scores + t * room + j) = sum[t] * scale;
     }
 }
 
@@ -55,9 +57,11 @@ static inline __attribute__((always_inline)) void mix_values(const float *weight
         vec sum[TOGETHER] = {{0}};
         for (int j = 0; j < count; j++) {
             vec value = *(const vec *)(values + j * apart + i);
-            _Pragma("GCC unroll 4") for (int t = 0; t < tokens; t++) sum[t] += weights[t * room + j] * value;
+            UNROLL(4)
+            for (int t = 0; t < tokens; t++) sum[t] += weights[t * room + j] * value;
         }
-        _Pragma("GCC unroll 4") for (int t = 0; t < tokens; t++) *(vec *)(mixed + t * into + i) = sum[t];
+        UNROLL(4)
+        for (int t = 0; t < tokens; t++) *(vec *)(mixed + t * into + i) = sum[t];
     }
     for (; i < value_dim; i++)
         for (int t = 0; t < tokens; t++) {
