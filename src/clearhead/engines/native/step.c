@@ -16,7 +16,7 @@
 #include "texts.h"
 #include <stdatomic.h>
 
-enum { LINE = 16 }; /* floats of a line of the processor's cache */
+enum { LINE = 16, LATER = 4 }; /* floats of a line of the processor's cache; slots between reading and fetching */
 
 typedef struct {
     int64_t list, slot;            /* where its list begins; the slot of its own key and value */
@@ -111,7 +111,7 @@ static inline void show(const Seeing *seeing, int head, int weights, const float
 }
 
 /* Some key-value heads of one token: its queries q (H, K) attend to the slots of a list -> mixed (H, V). All heads read
-   a slot together, whose keys lie side by side; its values are fetched meanwhile.                                    */
+   a slot together, whose keys lie side by side; meanwhile its values and the keys of a later slot are fetched.       */
 static void attend(const Attention *a, Range groups, const float *q, const float *keys, const float *values,
                    const int32_t *list, int count, int place, const Seeing *seeing, float *scores, float *mixed) {
     int64_t K = a->key_dim, V = a->value_dim, G = a->kv_heads;
@@ -119,6 +119,8 @@ static void attend(const Attention *a, Range groups, const float *q, const float
     int room = in_eights(count);
     for (int j = 0; j < count; j++) {
         const float *key = keys + list[j] * G * K, *value = values + list[j] * G * V;
+        const float *later = keys + list[j + LATER < count ? j + LATER : j] * G * K;
+        for (int64_t i = groups.first * K; i < groups.last * K; i += LINE) __builtin_prefetch(later + i, 0, 3);
         for (int64_t i = groups.first * V; i < groups.last * V; i += LINE) __builtin_prefetch(value + i, 0, 2);
         for (int h = first; h < last; h++) scores[h * room + j] = dot(q + h * K, key + h / heads * K, K) * a->scale;
     }

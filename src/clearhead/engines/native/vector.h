@@ -44,9 +44,14 @@ static inline float error_function(float x) {
 }
 
 static inline float dot(const float *a, const float *b, int size) {
-    vec8 sum = {0};
+    vec8 sum = {0}, other = {0}; /* one is added to while the other waits for its last addition */
     int i = 0;
+    for (; i + 16 <= size; i += 16) {
+        sum += *(const vec8 *)(a + i) * *(const vec8 *)(b + i);
+        other += *(const vec8 *)(a + i + 8) * *(const vec8 *)(b + i + 8);
+    }
     for (; i + 8 <= size; i += 8) sum += *(const vec8 *)(a + i) * *(const vec8 *)(b + i);
+    sum += other;
     sum += SHUFFLE(sum, 4, 5, 6, 7, 0, 1, 2, 3);
     sum += SHUFFLE(sum, 2, 3, 0, 1, 6, 7, 4, 5);
     float all = sum[0] + sum[1];
