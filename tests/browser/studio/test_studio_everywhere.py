@@ -24,7 +24,7 @@ VIOLATIONS = """async () => {
   return violations.filter(({ impact }) => ["serious", "critical"].includes(impact))
     .map(({ id, nodes }) => `${id}: ${nodes[0].html} ${nodes[0].failureSummary}`);
 }"""
-EVIL = '</script><script>hurt=1</script><img src=x onerror=hurt=1>'
+EVIL = "</script><script>hurt=1</script><img src=x onerror=hurt=1>"
 
 
 def test_every_idea_leads_to_a_view_and_shows_its_code(go: Go) -> None:
