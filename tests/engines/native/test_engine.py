@@ -72,12 +72,18 @@ def test_a_window_bounds_the_memory_and_changes_nothing_else(positions: str, mon
 
 
 @torch.inference_mode()
-def test_the_best_tokens_equal_topk() -> None:
-    logits = torch.randn(11, 307) * 5
+@pytest.mark.parametrize("size", [7, 64, 307, 449, 1409, 65_537, 131_101])  # fewer spans than tokens, more, longer ones
+@pytest.mark.parametrize("kind", ["different", "equal", "banned"])
+def test_the_best_tokens_are_the_first_of_the_largest(size: int, kind: str) -> None:
+    logits = torch.randn(5, size) * 5
+    if kind == "equal":
+        logits = logits.round()
+    elif kind == "banned":
+        logits[:, torch.randperm(size)[: size - 7]] = -torch.inf
     values, tokens, total = native_of(make("lm")).best(logits, 7)
-    expected = logits.topk(7)
-    assert torch.equal(values, expected.values)
-    assert torch.equal(tokens, expected.indices)
+    order = logits.sort(stable=True, descending=True)
+    assert torch.equal(values, order.values[:, :7])
+    assert torch.equal(tokens, order.indices[:, :7])
     torch.testing.assert_close(total, logits.logsumexp(-1))
 
 

@@ -168,6 +168,8 @@ static void find_largest(const float *x, int size, int count, float *value, int6
     }
 }
 
+enum { TERMS = 1024 }; /* that are added as floats: of a whole row the sum would be too large for its small terms */
+
 static void rank_rows(const Worker *worker, void *context) {
     const Ranking *r = context;
     Range mine = share(worker, r->rows);
@@ -176,8 +178,13 @@ static void rank_rows(const Worker *worker, void *context) {
         float *value = r->values + row * r->count;
         find_largest(x, r->size, r->count, value, r->indices + row * r->count);
         if (!r->totals) continue;
-        float sum = 0;
-        for (int i = 0; i < r->size; i++) sum += exponential(x[i] - value[0]);
+        double sum = 0;
+        for (int first = 0; first < r->size; first += TERMS) {
+            int last = first + TERMS < r->size ? first + TERMS : r->size;
+            float part = 0;
+            for (int i = first; i < last; i++) part += exponential(x[i] - value[0]);
+            sum += part;
+        }
         r->totals[row] = value[0] + logf(sum);
     }
 }
