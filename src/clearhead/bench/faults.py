@@ -35,6 +35,7 @@ TRANSLATOR, WRITER = "en-es", "shakespeare"
 MINUTES, CLIENTS, QUESTIONS = 60.0, 64, 40
 WAIT = 120.0  # seconds for an answer
 FAULT_SHARE = 0.25  # of what a client does
+LENGTHS = (2, 7, 20, 40, 150, 300), (4, 4, 3, 2, 1, 1)  # tokens of a completion, past the model's window too; how often
 UNANSWERED = (OSError, http.client.HTTPException)  # no answer, or not a whole one
 
 
@@ -116,7 +117,7 @@ def known_questions(count: int) -> list[Question]:
     ]
     draw = random.Random(0)
     for seed, text in enumerate(sentences):
-        length, temperature = draw.choice((7, 40, 150, 300)), draw.choice((0.0, 0.8, 1.2))
+        (length,), temperature = draw.choices(*LENGTHS), draw.choice((0.0, 0.8, 1.2))
         body: dict[str, Any] = {"max_tokens": length, "temperature": temperature, "seed": seed}
         found = writer.generate(text, **body)[len(text) :]
         questions.append(Question("/v1/completions", {"model": WRITER, "prompt": text, **body}, frozenset({found})))
