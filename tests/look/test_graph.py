@@ -213,6 +213,8 @@ def words(letter: str, count: int) -> list[str]:
 
 def look_at(task: str, **settings: Any) -> Look:
     network: Any = small_network(task, **settings)
+    if "wide" in settings:
+        network.output.table.normal_(generator=torch.Generator().manual_seed(2))
     source, read = torch.tensor([[4, 9, 12, 5, 7, 2, 3]]), (2, 11, 8, 5, 6)
     image = torch.randn(1, 1, 4, 6, generator=torch.Generator().manual_seed(1))
     patches, written = ["class", *words("p", 6)], {"decoder": words("y", T), "output": words("w", T)}
@@ -247,6 +249,7 @@ def test_every_part_of_a_translator_follows_from_its_inputs(settings: dict[str, 
         ("lm", {"positions": "rotary", "rotary_dim": 2, "output_cap": 3.0}),
         ("classify", {"pool": "class"}),
         ("classify", {"pool": "mean"}),
+        ("classify", {"pool": "mean", "wide": 101}),
         ("classify", {"pool": "class_and_mean"}),
         ("classify", {"pool": "last", "pool_transform": "tanh"}),
         ("tag", {}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 import torch
 
 import clearhead
-from clearhead.models.classifier import WordEncoder
+from clearhead.models.classifier import WideClassifier, WordEncoder
 from clearhead.tasks import TASKS, default_config, override_config
 from clearhead.tasks.base.task import Workspace
 from clearhead.tasks.classify import Classifier, encode_texts
 from clearhead.text.word_features import FEATURES, word_features
+from clearhead.train.start import resume
 
 PAST = ("walked", "talked", "looked", "played", "jumped", "cooked")
 NOW = ("walking", "talking", "looking", "playing", "jumping", "cooking")
@@ -75,3 +77,35 @@ def test_a_hidden_word_keeps_its_features(tmp_path: Path) -> None:
     hidden = before[..., 0] != after[..., 0]
     assert hidden.any()
     assert (after[..., 0][hidden] == task.tokenizer.unknown).all()
+
+
+def test_a_linear_model_is_solved_for_beside_the_network(tmp_path: Path) -> None:
+    settings = {"train.max_steps": 7, "model.wide": 1009, **SHAPE}
+    model = clearhead.train("classify", data=TEXTS, out=tmp_path / "run", **settings)
+    assert isinstance(model, Classifier)
+    assert isinstance(model.network, WideClassifier)
+    assert model.network.output.table.abs().max() > 0.1
+    assert [each.label for each in model.classify(["he walked home", "we are talking"])] == ["past", "now"]
+    seen = model.look("he walked home")
+    assert seen.logits is not None
+    assert seen.logits.softmax(-1).tolist() == pytest.approx(
+        list(model.classify("he walked home").probabilities.values()), abs=1e-5
+    )
+    assert clearhead.load(tmp_path / "run").classify("he walked") == model.classify("he walked")
+    # A second training solves for its own table, while its network goes on from the first.
+    again = clearhead.train(
+        "classify", data=TEXTS[::2], out=tmp_path / "again", **settings, **{"train.start_from": str(tmp_path / "run")}
+    )
+    assert isinstance(again.network, WideClassifier)
+    assert not torch.equal(again.network.output.table, model.network.output.table)
+
+
+def test_a_resumed_run_solves_for_the_same_linear_model(tmp_path: Path) -> None:
+    settings = {"train.max_steps": 8, "train.checkpoint_every": 4, "train.deterministic": True, "model.wide": 1009}
+    clearhead.train("classify", data=TEXTS, out=tmp_path / "whole", **settings)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    (tmp_path / "cut" / "model.safetensors").unlink()
+    shutil.rmtree(tmp_path / "cut" / "checkpoints" / "step-00000008")
+    resume(tmp_path / "cut")
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert weights[0] == weights[1]

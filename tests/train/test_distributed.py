@@ -84,6 +84,16 @@ def test_two_processes_equal_one_for_language_models(
     check_both_ways(make_config(tmp_path, "lm", *settings, *more), tmp_path, commands_folder)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_solve_for_the_same_linear_model(tmp_path: Path, commands_folder: Path, strategy: str) -> None:
+    file = tmp_path / "texts.tsv"
+    texts = (f"{'ab'[word % 3 > 0]}\tword {word} of {word % 5} words" for word in range(53))
+    file.write_text("label\ttext\n" + "".join(f"{text}\n" for text in texts), encoding="utf-8")
+    settings = (f"data.path={file}", "model.wide=1009", "train.average=0.5", f"train.strategy={strategy}")
+    check_both_ways(make_config(tmp_path, "classify", *settings), tmp_path, commands_folder)
+
+
 # Begin with the first recipe and stop in the middle, as a kill would; then go on with the runs.
 STOPPED = """
 import sys

@@ -53,6 +53,7 @@ from clearhead.nn import (
     TokenOutput,
     Transform,
     UnitLength,
+    WideOutput,
     WindowCache,
     add_positions,
     concatenate_positions,
@@ -60,7 +61,7 @@ from clearhead.nn import (
     softmax,
 )
 from clearhead.nn.norm import MakeNorm
-from clearhead.nn.pooling import VECTORS
+from clearhead.nn.pooling import VECTORS, Pool
 from clearhead.nn.scores import Score
 
 
@@ -157,10 +158,19 @@ def output_transform(config: ModelConfig, width: int) -> Transform | None:
 
 def pooled_output(config: PooledConfig, classes: int) -> SequenceOutput:
     """The output of a model with one label for a sequence."""
+    return SequenceOutput(*_pooled(config, classes))
+
+
+def wide_output(config: PooledConfig, classes: int, rows: int) -> WideOutput:
+    """The same with a linear model of n-grams beside it."""
+    return WideOutput(*_pooled(config, classes), rows=rows)
+
+
+def _pooled(config: PooledConfig, classes: int) -> tuple[int, int, Pool, nn.Module | None]:
     name = config.pool_transform
     pooler = None if name is None else Transform(config.dim, config.dim, ACTIVATIONS[name])
     transform = pooler or output_transform(config, config.dim)
-    return SequenceOutput(config.dim * VECTORS.get(config.pool, 1), classes, POOLS[config.pool], transform)
+    return config.dim * VECTORS.get(config.pool, 1), classes, POOLS[config.pool], transform
 
 
 def pooled_vector(config: UnitConfig) -> PooledVector:

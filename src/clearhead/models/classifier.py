@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from clearhead.models import build
 from clearhead.models.build import Model, TokenInput
 from clearhead.models.config import ModelConfig, PooledConfig, UnitConfig, WordFeatureConfig
-from clearhead.nn import Dropout, FeatureEmbedding, NgramEmbedding, TokenOutput, padding_mask
+from clearhead.nn import (
+    Dropout,
+    FeatureEmbedding,
+    NgramEmbedding,
+    SequenceOutput,
+    TokenOutput,
+    WideOutput,
+    padding_mask,
+)
 
 
 class TextEncoder(nn.Module):
@@ -25,9 +33,13 @@ class TextEncoder(nn.Module):
         self.ngrams = NgramEmbedding(ngrams, config.dim)
         self.stack = build.encoder(config, causal)
 
-    def real(self, ids: Tensor) -> Tensor:
+    def token_ids(self, inputs: Tensor) -> Tensor:
+        """(B, T): the ids in what the encoder reads."""
+        return inputs
+
+    def real(self, inputs: Tensor) -> Tensor:
         """(B, T): True for what is not padding."""
-        return ids != self.pad
+        return self.token_ids(inputs) != self.pad
 
     def embed(self, ids: Tensor) -> Tensor:
         """(B, T) -> the vectors (B, T, D) that the stack reads."""
@@ -46,8 +58,8 @@ class WordEncoder(TextEncoder):
         super().__init__(config, size, pad, config.ngrams)
         self.features = FeatureEmbedding(config.features, config.dim, config.dropout)
 
-    def real(self, words: Tensor) -> Tensor:
-        return words[..., 0] != self.pad
+    def token_ids(self, words: Tensor) -> Tensor:
+        return words[..., 0]
 
     def embed(self, words: Tensor) -> Tensor:
         ids, features = words[..., 0], words[..., 1:]
@@ -87,15 +99,29 @@ class Classifier(EncoderModel):
         pad: int = 0,
         ngrams: int = 1,
         encoder: TextEncoder | None = None,
+        output: SequenceOutput | None = None,
     ):
         super().__init__()
         self.encoder = encoder or TextEncoder(config, size, pad, ngrams)
         self.dropout = Dropout(config.dropout)
-        self.output = build.pooled_output(config, classes)
+        self.output = output or build.pooled_output(config, classes)
 
     def head(self, states: Tensor, ids: Tensor) -> Tensor:
         """-> logits (B, C); the class token stands first if the pool is `class`."""
         return self.output(self.dropout(states), self.encoder.real(ids))
+
+
+class WideClassifier(Classifier):
+    """A classifier with a linear model of n-grams beside its network."""
+
+    output: WideOutput
+
+    def __init__(self, config: PooledConfig, size: int, classes: int, pad: int, encoder: TextEncoder, rows: int):
+        super().__init__(config, size, classes, pad, encoder=encoder, output=build.wide_output(config, classes, rows))
+
+    def head(self, states: Tensor, ids: Tensor) -> Tensor:
+        """-> logits (B, C)."""
+        return self.output(self.dropout(states), self.encoder.real(ids), self.encoder.token_ids(ids))
 
 
 class Embedder(EncoderModel):

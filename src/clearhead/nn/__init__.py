@@ -85,6 +85,7 @@ from clearhead.nn.scores import (
     dot,
     scaled_dot,
 )
+from clearhead.nn.wide import WideOutput
 
 __all__ = ["Explicit", "Fused", "JointNorm", "MultiHeadAttention", "attention", "concatenate_and_project"]
 __all__ += ["fused_attention", "pick_one", "softmax", "sum_of_projections"]
@@ -106,3 +107,4 @@ __all__ += ["T5Relative", "add_positions", "concatenate_positions"]
 __all__ += ["CELLS", "Recurrent", "State", "sum_of_states"]
 __all__ += ["SCORES", "AdditiveScore", "BilinearScore", "CappedScore", "CosineScore", "DotScore"]
 __all__ += ["cosine", "dot", "scaled_dot"]
+__all__ += ["WideOutput"]

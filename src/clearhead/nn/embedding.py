@@ -16,6 +16,7 @@ convolution whose stride is the patch size (tested).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Self
 
 import torch
@@ -78,12 +79,20 @@ class NgramEmbedding(nn.Module):
 
     def forward(self, ids: Tensor, x: Tensor) -> Tensor:
         """(B, T) ids and their vectors (B, T, D) -> (B, T, D)."""
-        hashed = ids
-        for n, table in enumerate(self.tables, start=2):
+        _, *ngrams = hashed_ngrams(ids, 1 + len(self.tables), self.rows)
+        for table, numbers in zip(self.tables, ngrams, strict=True):
+            x = x + table(numbers)
+        return x
+
+
+def hashed_ngrams(ids: Tensor, longest: int, rows: int) -> Iterator[Tensor]:
+    """(B, T) ids -> for n = 1 … `longest`, (B, T): the row, of `rows`, of the n-gram that ends with each token."""
+    hashed = ids
+    for n in range(1, longest + 1):
+        if n > 1:
             earlier = F.pad(ids, (n - 1, 0))[:, : ids.shape[1]]  # (B, T): the token n - 1 places before each
             hashed = hashed * 1_000_003 + earlier + n
-            x = x + table((hashed ^ (hashed >> 16)) % self.rows)
-        return x
+        yield (hashed ^ (hashed >> 16)) % rows
 
 
 class FeatureEmbedding(nn.Module):

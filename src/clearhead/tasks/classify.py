@@ -7,7 +7,7 @@ not unknown. B texts, T tokens, F features, C classes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, overload
@@ -23,8 +23,9 @@ from clearhead.data import Labelled
 from clearhead.data.examples import AnyDataset
 from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Classifier as ClassifierNetwork
-from clearhead.models.classifier import TextEncoder, WordEncoder
+from clearhead.models.classifier import TextEncoder, WideClassifier, WordEncoder
 from clearhead.models.config import PooledConfig, WordFeatureConfig
+from clearhead.nn.wide import FACTORS, TEMPERATURES, best_mixture, linear_logits, mixture_losses, solve_table
 from clearhead.run import Sizes
 from clearhead.tasks.base.labels import (
     Classification,
@@ -44,6 +45,7 @@ from clearhead.text.scripts import is_without_spaces
 from clearhead.text.word_features import word_features
 
 SCRIPT_SAMPLE = 500  # texts that show in which script they are written
+WIDE_ROWS, WIDE_LABELS = 65_536, 100  # of the linear model beside the network, and for how many labels at most
 LONG_WORD = 15.0  # characters: the text has hardly any spaces
 
 
@@ -51,6 +53,9 @@ class ClassifyModel(PooledConfig, WordFeatureConfig):
     """A classifier of texts."""
 
     several: bool = Field(False, description="each label has a probability of its own: a text may have several")
+    wide: int = Field(
+        0, ge=0, description="rows for hashed tokens and pairs of a linear model beside the network; 0 = none"
+    )
 
 
 class Classify(TextLabelTask[ClassifyModel, Labelled]):
@@ -67,16 +72,19 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
     @classmethod
     def facts(cls, dataset: AnyDataset) -> DataFacts:
-        found = super().facts(dataset)
+        found = replace(super().facts(dataset), labels=len({each.label for each in dataset.train}))
         some = (each.text for each in islice(dataset.train, SCRIPT_SAMPLE))
         return replace(found, word=math.inf) if is_without_spaces(some) else found
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
-        """Whole words with features and n-grams where texts are few; pieces where they are many, or have no spaces."""
+        """Words with features, n-grams and a linear model where texts are few; pieces where they are many, or have no
+        spaces.
+        """
         if facts.examples < 20_000 and facts.word < LONG_WORD:
             own: Recipe = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.features": 16384}
-            return {**super().recipe(facts, budget), **own, "model.layers": 1, "model.dropout": 0.5}
+            wide = WIDE_ROWS if facts.labels <= WIDE_LABELS else 0
+            return {**super().recipe(facts, budget), **own, "model.layers": 1, "model.dropout": 0.5, "model.wide": wide}
         own = {"tokenizer.size": 8000, "tokenizer.lowercase": True, "data.augment": 0.15}
         return {**super().recipe(facts, budget), **own, "train.learning_rate": 0.002, "train.average": 0.99}
 
@@ -87,7 +95,29 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
             if model.features
             else TextEncoder(model, sizes.vocabulary, sizes.pad, model.ngrams, model.causal)
         )
-        return ClassifierNetwork(model, sizes.vocabulary, sizes.classes, sizes.pad, encoder=encoder)
+        shape = (model, sizes.vocabulary, sizes.classes, sizes.pad)
+        if model.wide:
+            return WideClassifier(*shape, encoder=encoder, rows=model.wide)
+        return ClassifierNetwork(*shape, encoder=encoder)
+
+    @torch.inference_mode()
+    def finish(self, model: nn.Module) -> Mapping[str, Tensor]:
+        """The linear model beside the network, weighted so that the two together fit the validation part best."""
+        if not isinstance(model, WideClassifier):
+            return {}
+        model.eval()
+        output, old = model.output, model.output.table.cpu()
+        rows, classes = old.shape
+        table = solve_table([each.ids for each in self.ids], torch.from_numpy(self.labels), rows, classes)
+        losses = torch.zeros(len(FACTORS), len(TEMPERATURES))
+        smoothing = classes / (len(self.held_out_ids) + classes)  # the rule of succession
+        for batch in self.validation():
+            text = model.encoder.real(batch["ids"]), model.encoder.token_ids(batch["ids"])
+            network = model(batch["ids"].to(device_of(model))).cpu() - linear_logits(old, *text)
+            losses += mixture_losses(network, linear_logits(table, *text), batch["labels"], smoothing)
+        factor, temperature = best_mixture(self.share.all_reduce(losses))
+        scaled = {f"output.linear.{name}": each / temperature for name, each in output.linear.named_parameters()}
+        return {**scaled, "output.table": table * (factor / temperature)}
 
     def text(self, example: Labelled) -> str:
         return example.text

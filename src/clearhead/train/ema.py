@@ -10,7 +10,7 @@ the average is sharded like the weights it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -36,9 +36,9 @@ class EMA:
             else:
                 average.copy_(self.weights[name])  # a counter has no average
 
-    def reset(self) -> None:
-        """Start again from the current weights."""
-        _copy(self.weights, self.averages)
+    def reset(self, names: Collection[str] | None = None) -> None:
+        """Start again from the current weights: all, or those of some names."""
+        _copy({name: each for name, each in self.weights.items() if names is None or name in names}, self.averages)
 
     @contextmanager
     def applied(self) -> Iterator[None]:

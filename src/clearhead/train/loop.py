@@ -132,8 +132,10 @@ class Trainer:
             raise
         if self.config.patience is not None and self.group.on_main(self.best_weights.exists):
             self._restore_best()
+        if self.adapter is None:
+            self._set_solved()
         self.task.use_full_evaluation()
-        return self.evaluate()
+        return self.evaluate(keep_best=False)  # nothing follows that could be worse
 
     def evaluation_is_due(self) -> bool:
         """Whether to evaluate before the next step: every so many steps, or evenly spread over the training."""
@@ -246,7 +248,7 @@ class Trainer:
 
     # --- evaluation ---
 
-    def evaluate(self) -> Evaluation:
+    def evaluate(self, keep_best: bool = True) -> Evaluation:
         """Evaluate the averaged weights on the validation part, and keep the best ones if there is early stopping."""
         start = time.perf_counter()
         self.callbacks.on_phase("evaluating")
@@ -254,7 +256,7 @@ class Trainer:
             mine = self._evaluate(self._full_model())
             evaluation = self.group.on_main(lambda: mine)  # all processes must decide alike
             value = evaluation.quality(self.metric)
-            if self.config.patience is not None and value > self.best:
+            if keep_best and self.config.patience is not None and value > self.best:
                 weights = self.group.gather_full(self.own_weights())
                 self.group.on_main(lambda: write_tensors(self.best_weights, weights, {"step": str(self.step)}))
         self.waited = 0 if value > self.best else self.waited + 1
@@ -289,6 +291,15 @@ class Trainer:
         what = "lowest loss" if self.metric == "loss" else f"best {self.metric}"
         if self.group.is_main:
             self.callbacks.on_note(f"kept the weights of step {header['step']}, which have the {what}")
+
+    def _set_solved(self) -> None:
+        """Set what the task solves for after the last step."""
+        with self.ema.applied():
+            solved = self.task.finish(self._full_model())
+        if names := self.group.on_main(lambda: list(solved)):
+            shards = self.group.scatter(solved if self.group.is_main else {}, self.model.state_dict().get)
+            self.model.load_state_dict(shards, strict=False)
+            self.ema.reset(names)
 
     # --- checkpoints ---
 

@@ -25,7 +25,7 @@ PRESETS: dict[str, dict[str, tuple[str, ...]]] = {  # name: its settings for eac
     "gpt2": {"lm": (*BEFORE, "model.positions=learned", "model.feed_forward=gelu_tanh", BYTES)},
     "neox": {"lm": (*BEFORE, "model.positions=rotary", "model.feed_forward=gelu", BYTES)},
     "bert": {
-        "classify": (*ENCODER, *TOKENS_ALONE, "model.pool=class", "model.pool_transform=tanh"),
+        "classify": (*ENCODER, *TOKENS_ALONE, "model.wide=0", "model.pool=class", "model.pool_transform=tanh"),
         "tag": (*ENCODER, *TOKENS_ALONE),
         "masked_lm": (*ENCODER, "model.output_transform=gelu", "model.output_bias=true"),
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.look.graph.parts import GraphBuilder
 from clearhead.look.record import LIKELIEST
@@ -13,11 +13,13 @@ from clearhead.nn import (
     FlattenOutput,
     PooledVector,
     SequenceOutput,
+    WideOutput,
     first_token,
     last_token,
     mean_token,
     softmax,
 )
+from clearhead.nn.wide import linear_logits
 
 POOLED = {first_token: "first", mean_token: "mean", last_token: "last"}
 
@@ -79,7 +81,7 @@ class OutputParts(GraphBuilder):
         exact = plain and not isinstance(module, FlattenOutput)
         chosen: dict[str, Any] = {"ids": ids, "names": words}
         if exact and linear.bias is not None:
-            chosen["bias"] = linear.bias[best.indices]  # (T, K)
+            chosen["bias"] = (linear.bias + self.added_logits())[best.indices]  # (T, K)
         rows = self.parts[x].rows if len(logits) == len(self.parts[x].value) else "answer"
         self.axes.setdefault("answer", ["answer"])
         weight = (linear.weight.detach(),) if exact else ()
@@ -87,7 +89,8 @@ class OutputParts(GraphBuilder):
         z = self.add(
             "logits", "logits" if exact else "function", "logits", best.values, [x], rows=rows, symbol="l",
             equation="l = x W_out" + (" + b" if "bias" in chosen else ""), code=code, details=chosen, weight=weight,
-            about=f"One number for each of the {many} possible answers; the ten highest of each row are shown.",
+            about=f"One number for each of the {many} possible answers; the ten highest of each row are shown."
+            + " b has what tokens and pairs say by themselves." * isinstance(module, WideOutput),
         )  # fmt: skip
         cooled = self.temperature != 1
         total = (logits / self.temperature).logsumexp(-1)  # (T,)
@@ -99,6 +102,13 @@ class OutputParts(GraphBuilder):
             about="The logits as shares that sum to 1 over all possible answers.", code=(softmax, "scores.softmax"),
             details=details,
         )  # fmt: skip
+
+    def added_logits(self) -> Tensor | float:
+        """(C,): what a linear model beside the network adds to its logits."""
+        call = self.calls.output
+        if call is None or not isinstance(call.module, WideOutput):
+            return 0.0
+        return linear_logits(call.module.table, *call.inputs[1:])[0]
 
     def some_rows_at_end(self, stack: str, count: int) -> str:
         self.axes["words"] = self.axes[stack][-count:]

@@ -158,9 +158,14 @@ def logit_lens(model: nn.Module, inputs: Sequence[Tensor]) -> Lens:
     output = next((part for part in model.modules() if isinstance(part, TokenOutput | SequenceOutput)), None)
     if output is None:
         raise ProbeError("a logit lens reads answers between the blocks, and this model gives vectors instead")
-    with capture(model, f"{name}.embedded", f"{name}.*.hidden") as seen:
-        answers = model(*inputs)
-    read = [output(stack.norm(state)) for state in seen.values()]  # each (1, T', V) or (1, V)
+    besides: list[Tensor] = []  # what the output reads besides the states
+    hook = output.register_forward_pre_hook(lambda _, args: besides.extend(args[1:]))
+    try:
+        with capture(model, f"{name}.embedded", f"{name}.*.hidden") as seen:
+            answers = model(*inputs)
+    finally:
+        hook.remove()
+    read = [output(stack.norm(state), *besides) for state in seen.values()]  # each (1, T', V) or (1, V)
     positions = answers.shape[1:-1]  # (T,), or () for one label
     return Lens(torch.stack([each.reshape(-1, each.size(-1))[-positions.numel() :] for each in read]))
 

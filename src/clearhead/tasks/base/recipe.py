@@ -55,6 +55,7 @@ class DataFacts:
     unit: str  # what they are, in the plural
     length: float = 0.0  # mean number of characters in an example
     word: float = 0.0  # mean number of characters between two spaces: much in a language that writes none
+    labels: int = 0  # how many different ones there are
     image_size: int = 0  # the side of a square image; 0 if they have several sizes
 
 

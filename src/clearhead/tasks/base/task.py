@@ -183,6 +183,13 @@ class Task(ABC, Generic[ModelT]):
         """How many times as long the last evaluation takes as the others."""
         return 1.0
 
+    def finish(self, model: nn.Module) -> Mapping[str, Tensor]:
+        """After the last step: the tensors of the model, by name, that are solved for and not learned in steps.
+
+        Every process of the `share` must call it.
+        """
+        return {}
+
     @abstractmethod
     def cursor(self) -> Cursor:
         """Training batches, epoch after epoch."""
