@@ -52,3 +52,12 @@ def test_a_missing_peer_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys:
     assert _run(["bench", "words", "--peers"], debug=False) == 2
     sentence = "bench words --peers compares with gensim, not installed here; pip install 'clearhead[peers]'"
     assert capsys.readouterr().err == f"clearhead: {sentence}\n"
+
+
+def test_torch_is_not_measured_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = "the native library was built from other sources"
+    monkeypatch.setattr("clearhead.engines.native.library.library_problem", lambda: problem)
+    assert _run(["bench", "core", "--json"], debug=False) == 0
+    assert f"note: torch is measured instead of native code: {problem}" in capsys.readouterr().err

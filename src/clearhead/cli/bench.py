@@ -41,6 +41,7 @@ def bench(
     """
     from clearhead.bench import find_suite
     from clearhead.bench.measure import machine
+    from clearhead.engines.native.library import library_problem
     from clearhead.errors import ConfigError
     from clearhead.files import write_text
 
@@ -51,6 +52,10 @@ def bench(
         raise ConfigError(f"--faults is a part of bench serve, not of bench {name}")
     if model is not None and name != "look":
         raise ConfigError(f"--model is an option of bench look, not of bench {name}")
+    if problem := library_problem():
+        console(stderr=True).print(
+            f"note: torch is measured instead of native code: {problem}", style="yellow", soft_wrap=True
+        )
     results = []
     if model is not None:
         running = import_module("clearhead.bench.look").run_model(model, peers)
