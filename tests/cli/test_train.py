@@ -102,7 +102,7 @@ def test_many_classes_show_the_largest_confusions(say: Say, monkeypatch: pytest.
     from clearhead.cli import eval as verb
 
     monkeypatch.setattr(verb, "MATRIX_LABELS", 1)
-    words = [*SMALL, "tokenizer.kind=char", "data.validation=0.2"]
+    words = [*SMALL, "tokenizer.kind=char", "data.validation=0.2", "model.wide=0"]
     say("train", "classify", "--data", "days.csv", "--out", "run", *words, "--json")
     said = say("eval", "run", "--data", "days.csv")
     assert "most frequent mistakes" in said

@@ -194,6 +194,7 @@ class _Member:
 
     def __post_init__(self) -> None:
         settings = self.row.settings
+        self.ids = self.row.ids
         self.settings = settings.shared()
         self.begin, self.limit = len(self.row.prompt), self.row.limit
         self.prefix = settings.prefix_tokens
@@ -207,7 +208,7 @@ class _Member:
 
     @property
     def unread(self) -> int:
-        return len(self.row.ids) - self.read
+        return len(self.ids) - self.read
 
     def text_so_far(self) -> RowText:
         """With the next token of the prefix as the forced one."""
@@ -216,7 +217,7 @@ class _Member:
         return self.text
 
     def take(self, token: int, logprob: float, score: float, logits: Tensor | None) -> None:
-        row = self.row
+        row, ids = self.row, self.ids
         end: EndReason | None = None
         if self.settings.return_logprobs:
             self.logprobs.append(logprob)
@@ -224,10 +225,10 @@ class _Member:
         if token == row.stop or token in self.settings.stop_tokens:
             end = "stop"
         else:
-            row.ids.append(token)
+            ids.append(token)
             if self.looks_back:
                 self.text.ids.append(token)
-            if len(row.ids) - self.begin >= self.limit:
+            if len(ids) - self.begin >= self.limit:
                 end = "length"
         if row.on_token is not None:
             row.on_token(Token(row, token, end, logprob, score, logits))
@@ -325,15 +326,16 @@ class SampleGroup:
         self._leave()
         if not self._members:
             return
-        count = min(part_length(len(self._members)), *(member.unread for member in self._members))
-        ids = [member.row.ids[member.read : member.read + count] for member in self._members]
+        members = self._members
+        count = min(part_length(len(members)), min([len(member.ids) - member.read for member in members]))
+        ids = [member.ids[member.read : member.read + count] for member in members]
         guess = self._guess()
         if guess:
             ids = [ids[0] + guess]
         logits, seen = self._read(torch.tensor(ids, device=self.device), whole=bool(guess))  # (B, T or 1, V)
         if not self._vocabulary:
             self._check(logits.size(-1))
-        for i, member in enumerate(self._members):
+        for i, member in enumerate(members):
             member.read += count
             if member.read == member.begin and member.row.on_read is not None:
                 member.row.on_read(self.state, i)
@@ -419,26 +421,25 @@ class SampleGroup:
 
     def _leave(self) -> None:
         """Rows that have ended or are cancelled leave the state."""
-        kept = [i for i, member in enumerate(self._members) if member.row.active]
+        kept = [i for i, member in enumerate(self._members) if member.row.end is None and not member.row.cancelled]
         if len(kept) < len(self._members):
             self.state = select_rows(self.model, self.state, kept, len(self._members), self.device)
             self._members = [self._members[i] for i in kept]
 
     def _choose(self, logits: Tensor) -> None:
         """The next token of each row that is at its end, logits (B, V)."""
-        rows: list[int] = []
-        for i, member in enumerate(self._members):
-            if member.unread == 0 and member.limit == 0:
-                member.row.finish("length", [member.hypothesis()])
-            elif member.unread == 0:
-                rows.append(i)
+        members = self._members
+        rows = [i for i, member in enumerate(members) if len(member.ids) == member.read]
+        for i in [i for i in rows if members[i].limit == 0]:
+            members[i].row.finish("length", [members[i].hypothesis()])
+            rows.remove(i)
         if not rows:
             return
-        members = self._members
         if len(rows) < len(members):
             members, logits = [members[i] for i in rows], logits[rows]
-        texts = [member.text_so_far() for member in members] if any(each.has_text for each in members) else None
-        chosen = self._sampler_of(members)(logits, [member.random() for member in members], texts)
+        sampler = self._sampler_of(members)
+        texts = [member.text_so_far() for member in members] if self._has_text else None
+        chosen = sampler(logits, [member.random() for member in members], texts)
         for i, (member, token, logprob, score) in enumerate(zip(members, *chosen, strict=True)):
             member.take(token, logprob, score, logits[i] if member.row.keep_logits else None)
 
@@ -447,6 +448,7 @@ class SampleGroup:
         if members is not self._sampled:
             make = getattr(self.model, "sampler", RowSampler)
             self._sampled, self._sampler = members, make([member.settings for member in members])
+            self._has_text = any(member.has_text for member in members)
         return self._sampler
 
 

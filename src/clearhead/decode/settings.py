@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from clearhead.errors import ConfigError, nearest
 
@@ -158,8 +158,7 @@ class Hypothesis:
         return len(self.logprobs) > len(self.ids)
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """The next token of a row, the stop token included."""
 
     row: Row

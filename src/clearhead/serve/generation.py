@@ -34,7 +34,7 @@ class TokenLogprob:
     top: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, which would take three times as long to make: there is one for each token
 class TextChunk:
     """The next part of a text."""
 
@@ -225,7 +225,8 @@ class TextRow:
     def _add(self, token: Token) -> None:
         if token.end == "stop":
             return
-        self._echo()
+        if not self.sent:
+            self._echo()
         if token.logits is not None:
             scored = self._scored(token.logits.log_softmax(-1), token.id)
             self._held.append(TokenLogprob(self.served.token_texts[token.id], self._length, *scored))
@@ -290,6 +291,8 @@ class TextRow:
 
     def _certain(self) -> tuple[TokenLogprob, ...]:
         """The tokens that are in the text now; those of a stop string never are."""
+        if not self._held:
+            return ()
         tokens, self._held = tuple(each for each in self._held if each.offset < self._length), []
         return tokens
 
