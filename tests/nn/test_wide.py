@@ -14,14 +14,14 @@ from clearhead.nn.embedding import hashed_ngrams
 from clearhead.nn.wide import (
     FACTORS,
     LONGEST,
-    STRENGTH,
+    STRENGTHS,
     TEMPERATURES,
     NgramCounts,
     best_mixture,
     linear_logits,
     mixture_losses,
     ridge_regression,
-    solve_table,
+    solve_tables,
 )
 
 ROWS, C = 101, 3
@@ -62,10 +62,10 @@ def test_texts_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_regression_solves_its_equation() -> None:
     texts, right = some_texts(37), torch.randn(37, C)
-    found = ridge_regression(NgramCounts.of(texts, ROWS), right, STRENGTH)
+    found = ridge_regression(NgramCounts.of(texts, ROWS), right, 0.3)
     x = dense(texts, ROWS)
-    wanted = x.T @ torch.linalg.solve(x @ x.T + STRENGTH * torch.eye(37), right.double())
-    assert_close(found.double(), wanted, atol=1e-3, rtol=1e-3)
+    wanted = x.T @ torch.linalg.solve(x @ x.T + 0.3 * torch.eye(37), right.double())
+    assert_close(found.double(), wanted, atol=1e-4, rtol=1e-4)
 
 
 def test_a_text_has_the_logits_of_its_counts_and_padding_adds_nothing() -> None:
@@ -77,9 +77,9 @@ def test_a_text_has_the_logits_of_its_counts_and_padding_adds_nothing() -> None:
 
 def test_it_learns_what_words_and_pairs_say() -> None:
     texts = [[5, 6, 3 + label] if number % 2 else [7 + label, 9] for number in range(60) for label in (0, 1)]
-    table = solve_table(texts, torch.tensor([0, 1] * 60), ROWS, 2)
+    tables = solve_tables(texts, torch.tensor([0, 1] * 60), ROWS, 2)
     ids = torch.tensor([[5, 6, 4], [7, 9, 0]])
-    assert linear_logits(table, ids > 0, ids).argmax(-1).tolist() == [1, 0]
+    assert [linear_logits(each, ids > 0, ids).argmax(-1).tolist() for each in tables] == [[1, 0]] * len(STRENGTHS)
 
 
 def test_the_logits_are_added_in_evaluation_only() -> None:
@@ -102,18 +102,18 @@ def test_the_losses_are_those_of_every_mixture() -> None:
             wanted = F.cross_entropy(mixed, labels, reduction="sum", label_smoothing=0.3)
             assert_close(found[i, j], wanted)
     found[3, 2] = -1.0
-    assert best_mixture(found) == (2.0, 1.0)
+    assert best_mixture(torch.stack([found.abs() + 1, found])) == (1, 2.0, 1.0)
 
 
 def test_a_linear_model_that_knows_nothing_is_not_asked() -> None:
     labels = torch.randint(C, (997,))
     network = 3.0 * F.one_hot(labels, C) + torch.randn(997, C)
-    factor, _ = best_mixture(mixture_losses(network, torch.randn(997, C), labels, 0.0))
+    _, factor, _ = best_mixture(mixture_losses(network, torch.randn(997, C), labels, 0.0).unsqueeze(0))
     assert factor == 0
 
 
 def test_a_few_texts_that_are_all_right_do_not_make_it_certain() -> None:
     labels = torch.tensor([0, 1, 1])
     logits = 20.0 * F.one_hot(labels, 2)
-    factor, temperature = best_mixture(mixture_losses(logits, logits, labels, 2 / 5))
-    assert (factor, temperature) == (0.0, TEMPERATURES[-1])
+    found = best_mixture(mixture_losses(logits, logits, labels, 2 / 5).unsqueeze(0))
+    assert found == (0, 0.0, TEMPERATURES[-1])

@@ -25,7 +25,8 @@ from clearhead.nn.embedding import hashed_ngrams
 from clearhead.nn.pooling import Pool, SequenceOutput, mean_token, root_mean_token
 
 LONGEST = 2  # tokens of an n-gram
-STRENGTH, STEPS = 0.4, 30  # λ, and steps of conjugate gradients: found by cross-validation on TREC
+STRENGTHS = (0.4, 1.5)  # λ: few texts with many labels need the first, many with few the second
+STEPS, NEAR = 100, 1e-10  # of conjugate gradients, at the most; the share of the squared residual that ends them
 FACTORS = torch.tensor([0.0, 0.5, 1, 2, 4, 6, 8, 12])  # of the linear logits, beside those of the network
 TEMPERATURES = torch.tensor([0.7, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 7, 10])  # that the sum of the two is divided by
 TEXTS = 1024  # that are read together
@@ -58,10 +59,10 @@ def linear_logits(table: Tensor, real: Tensor, ids: Tensor) -> Tensor:
     return root_mean_token(torch.stack(votes).sum(0), real)
 
 
-def best_mixture(losses: Tensor) -> tuple[float, float]:
-    """Of `mixture_losses` of the validation part (F, K): the best factor and temperature."""
-    factor, temperature = divmod(int(losses.argmin()), len(TEMPERATURES))
-    return float(FACTORS[factor]), float(TEMPERATURES[temperature])
+def best_mixture(losses: Tensor) -> tuple[int, float, float]:
+    """Of `mixture_losses` of the validation part for some tables (S, F, K): the best table, factor and temperature."""
+    table, factor, temperature = torch.unravel_index(losses.argmin(), losses.shape)
+    return int(table), float(FACTORS[factor]), float(TEMPERATURES[temperature])
 
 
 def mixture_losses(network: Tensor, linear: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -76,9 +77,13 @@ def mixture_losses(network: Tensor, linear: Tensor, labels: Tensor, smoothing: f
     return losses.view(len(FACTORS), len(TEMPERATURES), len(labels)).sum(-1)
 
 
-def solve_table(texts: Sequence[Sequence[int]], labels: Tensor, rows: int, classes: int) -> Tensor:
-    """(R, C): the linear model of texts with labels (N,); its logits are near 1 for the right label, -1 for others."""
-    return ridge_regression(NgramCounts.of(texts, rows), 2.0 * F.one_hot(labels, classes) - 1, STRENGTH)
+def solve_tables(texts: Sequence[Sequence[int]], labels: Tensor, rows: int, classes: int) -> list[Tensor]:
+    """The linear model (R, C) of texts with labels (N,) for each of `STRENGTHS`.
+
+    Its logits are near 1 for the right label, -1 for the others.
+    """
+    counts, right = NgramCounts.of(texts, rows), 2.0 * F.one_hot(labels, classes) - 1
+    return [ridge_regression(counts, right, strength) for strength in STRENGTHS]
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,10 @@ def ridge_regression(counts: NgramCounts, right: Tensor, strength: float) -> Ten
     """W = Xᵀ A (R, C), where (X Xᵀ + λ) A = Y (N, C) is solved by conjugate gradients, each class by itself."""
     solution, residual = torch.zeros_like(right), right.clone()
     direction, size = residual.clone(), residual.square().sum(0)  # (N, C) and (C,)
+    enough = NEAR * size
     for _ in range(STEPS):
+        if (size <= enough).all():
+            break
         image = counts.times(counts.transposed_times(direction)) + strength * direction
         step = size / (direction * image).sum(0).clamp(min=1e-30)
         solution += step * direction

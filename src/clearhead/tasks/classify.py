@@ -25,7 +25,7 @@ from clearhead.look.inputs import PreparedInput
 from clearhead.models.classifier import Classifier as ClassifierNetwork
 from clearhead.models.classifier import TextEncoder, WideClassifier, WordEncoder
 from clearhead.models.config import PooledConfig, WordFeatureConfig
-from clearhead.nn.wide import FACTORS, TEMPERATURES, best_mixture, linear_logits, mixture_losses, solve_table
+from clearhead.nn.wide import FACTORS, TEMPERATURES, best_mixture, linear_logits, mixture_losses, solve_tables
 from clearhead.run import Sizes
 from clearhead.tasks.base.labels import (
     Classification,
@@ -108,16 +108,17 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
         model.eval()
         output, old = model.output, model.output.table.cpu()
         rows, classes = old.shape
-        table = solve_table([each.ids for each in self.ids], torch.from_numpy(self.labels), rows, classes)
-        losses = torch.zeros(len(FACTORS), len(TEMPERATURES))
+        tables = solve_tables([each.ids for each in self.ids], torch.from_numpy(self.labels), rows, classes)
+        losses = torch.zeros(len(tables), len(FACTORS), len(TEMPERATURES))
         smoothing = classes / (len(self.held_out_ids) + classes)  # the rule of succession
         for batch in self.validation():
             text = model.encoder.real(batch["ids"]), model.encoder.token_ids(batch["ids"])
             network = model(batch["ids"].to(device_of(model))).cpu() - linear_logits(old, *text)
-            losses += mixture_losses(network, linear_logits(table, *text), batch["labels"], smoothing)
-        factor, temperature = best_mixture(self.share.all_reduce(losses))
+            for loss, table in zip(losses, tables, strict=True):
+                loss += mixture_losses(network, linear_logits(table, *text), batch["labels"], smoothing)
+        number, factor, temperature = best_mixture(self.share.all_reduce(losses))
         scaled = {f"output.linear.{name}": each / temperature for name, each in output.linear.named_parameters()}
-        return {**scaled, "output.table": table * (factor / temperature)}
+        return {**scaled, "output.table": tables[number] * (factor / temperature)}
 
     def text(self, example: Labelled) -> str:
         return example.text
