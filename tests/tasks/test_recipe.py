@@ -160,8 +160,10 @@ def test_faults_are_listed_up_to_a_limit() -> None:
 def test_few_texts_are_read_with_features_of_their_words() -> None:
     made, budget = TASKS["classify"].recipe, Budget(1, 1)
     few = made(DataFacts(5003, "texts", 53.0, word=5.1), budget)
-    assert (few["model.features"], few["model.ngrams"], few["model.wide"]) == (16384, 3, 65_536)
-    assert made(DataFacts(5003, "texts", 53.0, word=5.1, labels=101), budget)["model.wide"] == 0
+    assert (few["model.features"], few["model.ngrams"], few["model.wide"]) == (16384, 3, 262_144)
+    rows = [made(DataFacts(5003, "texts", 53.0, word=5.1, labels=each), budget)["model.wide"] for each in (21, 101)]
+    assert rows == [65_536, 0]
+    assert made(DataFacts(500_003, "texts", 53.0, word=5.1, labels=2), budget)["model.wide"] == 0
     assert "model.features" not in made(DataFacts(20_011, "texts", 53.0, word=5.1), budget)
     assert "model.features" not in made(DataFacts(5003, "texts", 53.0, word=17.0), budget)  # without spaces
 

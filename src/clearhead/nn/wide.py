@@ -25,7 +25,7 @@ from clearhead.nn.embedding import hashed_ngrams
 from clearhead.nn.pooling import Pool, SequenceOutput, mean_token, root_mean_token
 
 LONGEST = 2  # tokens of an n-gram
-STRENGTHS = (0.4, 1.5)  # λ: few texts with many labels need the first, many with few the second
+STRENGTHS = (0.4, 1.5, 6.0)  # λ: few texts with several labels need a small one, many with two a large one
 STEPS, NEAR = 100, 1e-10  # of conjugate gradients, at the most; the share of the squared residual that ends them
 FACTORS = torch.tensor([0.0, 0.5, 1, 2, 4, 6, 8, 12])  # of the linear logits, beside those of the network
 TEMPERATURES = torch.tensor([0.7, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 7, 10])  # that the sum of the two is divided by

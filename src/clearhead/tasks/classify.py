@@ -45,7 +45,8 @@ from clearhead.text.scripts import is_without_spaces
 from clearhead.text.word_features import word_features
 
 SCRIPT_SAMPLE = 500  # texts that show in which script they are written
-WIDE_ROWS, WIDE_LABELS = 65_536, 100  # of the linear model beside the network, and for how many labels at most
+WIDE_ROWS = {20: 262_144, 100: 65_536}  # of the linear model beside the network, for how many labels at most
+WIDE_CHARACTERS = 20_000_000  # of all texts, at most: it is solved for in seconds
 LONG_WORD = 15.0  # characters: the text has hardly any spaces
 
 
@@ -78,15 +79,15 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
 
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
-        """Words with features, n-grams and a linear model where texts are few; pieces where they are many, or have no
-        spaces.
-        """
+        """Words with features and n-grams where texts are few; pieces where they are many, or have no spaces."""
+        own: dict[str, Any]
         if facts.examples < 20_000 and facts.word < LONG_WORD:
-            own: Recipe = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.features": 16384}
-            wide = WIDE_ROWS if facts.labels <= WIDE_LABELS else 0
-            return {**super().recipe(facts, budget), **own, "model.layers": 1, "model.dropout": 0.5, "model.wide": wide}
-        own = {"tokenizer.size": 8000, "tokenizer.lowercase": True, "data.augment": 0.15}
-        return {**super().recipe(facts, budget), **own, "train.learning_rate": 0.002, "train.average": 0.99}
+            own = {"tokenizer.kind": "word", "tokenizer.size": 8000, "model.ngrams": 3, "model.features": 16384}
+            own |= {"model.layers": 1, "model.dropout": 0.5}
+        else:
+            own = {"tokenizer.size": 8000, "tokenizer.lowercase": True, "data.augment": 0.15}
+            own |= {"train.learning_rate": 0.002, "train.average": 0.99}
+        return {**super().recipe(facts, budget), **own, "model.wide": _wide_rows(facts)}
 
     @classmethod
     def build(cls, model: ClassifyModel, sizes: Sizes) -> nn.Module:
@@ -161,6 +162,12 @@ class Classify(TextLabelTask[ClassifyModel, Labelled]):
     def predicted_and_right(self, model: Any) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in self.validation():
             yield model(batch["ids"].to(device_of(model))).argmax(-1), batch["labels"]
+
+
+def _wide_rows(facts: DataFacts) -> int:
+    """Of the linear model: 0 where there are too many labels or texts for one."""
+    fitting = (rows for labels, rows in WIDE_ROWS.items() if facts.labels <= labels)
+    return next(fitting, 0) if facts.examples * facts.length <= WIDE_CHARACTERS else 0
 
 
 def encode_texts(tokenizer: Tokenizer, texts: Sequence[str], config: Config[ClassifyModel]) -> list[Words]:

@@ -12,6 +12,7 @@ from tests.optional import optional
 
 import clearhead
 from clearhead.errors import RunError
+from clearhead.files import read_tensors, write_tensors
 from clearhead.interop.exporting import export
 
 optional("onnx")
@@ -116,3 +117,16 @@ def test_a_recurrent_network_is_refused(make_run: Any, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="ONNX export is for Transformers"):
         export("onnx", make_run("lm", architecture="rnn"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_classifier_of_texts_with_its_linear_model(make_run: Any, tmp_path: Path) -> None:
+    path = make_run("classify", wide=101, ngrams=2, layers=1)
+    weights, metadata = read_tensors(path / "model.safetensors")
+    weights["output.table"] = torch.randn(weights["output.table"].shape)
+    write_tensors(path / "model.safetensors", weights, metadata)
+    export("onnx", path, tmp_path / "out")
+    ids = IDS % 50 + 6
+    with torch.no_grad():
+        wanted = clearhead.load(path, "torch").network(ids).numpy()
+    found = run(session(tmp_path / "out" / "model.onnx"), input_ids=ids)
+    np.testing.assert_allclose(found["logits"], wanted, rtol=0, atol=1e-4)
