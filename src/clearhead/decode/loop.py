@@ -268,6 +268,7 @@ class SampleGroup:
         self._members = [members[i] for i in kept]
         self._vocabulary = 0  # its size, once the settings were found to fit it
         self._sampled: list[_Member] | None = None  # those of the sampler
+        self._has_text = False  # whether any of them looks back at its text
         self._seeing: list[_Member] | None = None  # those of the heads
         self._heads: list[Any] = []  # that any of them sees
         self._ahead = 0  # tokens that the state has read beyond the one that is being chosen
@@ -421,7 +422,7 @@ class SampleGroup:
 
     def _leave(self) -> None:
         """Rows that have ended or are cancelled leave the state."""
-        kept = [i for i, member in enumerate(self._members) if member.row.end is None and not member.row.cancelled]
+        kept = [i for i, member in enumerate(self._members) if member.row.active]
         if len(kept) < len(self._members):
             self.state = select_rows(self.model, self.state, kept, len(self._members), self.device)
             self._members = [self._members[i] for i in kept]

@@ -47,7 +47,7 @@ class WideOutput(SequenceOutput):
         super().__init__(dim, classes, pool, transform)
         self.register_buffer("table", torch.zeros(rows, classes))
 
-    def forward(self, x: Tensor, real: Tensor, ids: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, real: Tensor, ids: Tensor) -> Tensor:  # type: ignore[override]  # reads the ids too
         """x (B, T, D), real tokens and ids (B, T) -> (B, C)."""
         logits = super().forward(x, real)
         return logits if self.training else logits + linear_logits(self.table, real, ids)

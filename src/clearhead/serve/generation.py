@@ -34,7 +34,7 @@ class TokenLogprob:
     top: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(slots=True)  # not frozen, which would take three times as long to make: there is one for each token
+@dataclass(slots=True)  # there is one for each token, and a frozen one takes longer to make
 class TextChunk:
     """The next part of a text."""
 
@@ -225,8 +225,7 @@ class TextRow:
     def _add(self, token: Token) -> None:
         if token.end == "stop":
             return
-        if not self.sent:
-            self._echo()
+        self._echo()
         if token.logits is not None:
             scored = self._scored(token.logits.log_softmax(-1), token.id)
             self._held.append(TokenLogprob(self.served.token_texts[token.id], self._length, *scored))
