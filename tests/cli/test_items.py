@@ -55,6 +55,9 @@ def test_arguments_a_file_and_standard_input_are_the_same(verb: str, say: Callab
     assert say(verb, stdin="\n".join(TEXTS[:3]) + "\n") == several
     assert say(verb, "-", stdin="\n".join(TEXTS[:3]) + "\n") == several
     assert say(verb, "texts.txt") == several
+    for number, text in enumerate(TEXTS[:3]):
+        (tmp_path / f"{number}.txt").write_text(text + "\n", encoding="utf-8")
+    assert say(verb, "0.txt", "1.txt", "2.txt") == several
     found: Any = json.loads(say(verb, "--json", *TEXTS[:3]))
     assert len(found) == 3
     if verb not in ("translate", "embed"):  # which give a list of one
@@ -78,6 +81,36 @@ def test_a_table_is_not_a_text(
     (tmp_path / "file.tsv").write_text("a\tb\n", encoding="utf-8")
     assert _run([verb, str(runs / verb), "file.tsv"], debug=False) == 2
     assert "file.tsv: is a table; give one text on each line, for instance by cut -f1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["classify", "tag", "translate", "predict", "embed"])
+@pytest.mark.parametrize(
+    ("items", "refused"),
+    [
+        (["missing.txt"], "missing.txt: no such file; give files or texts, or pass the text on standard input"),
+        (["texts.txt", "data/missing.TXT.gz"], "data/missing.TXT.gz: no such file; "),
+        (["texts.txt", "a good film"], "a good film: is a text beside the name of a file; "),
+    ],
+)
+def test_the_name_of_a_file_is_not_a_text(
+    verb: str,
+    items: list[str],
+    refused: str,
+    runs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("a dull film\n", encoding="utf-8")
+    assert _run([verb, str(runs / (verb if verb in ("tag", "translate") else "classify")), *items], debug=False) == 2
+    printed = capsys.readouterr()
+    assert refused in printed.err
+    assert printed.out == ""
+
+
+def test_a_text_may_end_with_a_dot_and_a_word(say: Callable[..., str]) -> None:
+    assert say("tag", "see notes.txt", "film.") == say("tag", stdin="see notes.txt\nfilm.\n")
 
 
 def test_images_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,17 +29,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 ModelPath = Annotated[str, typer.Argument(help="A run directory, or a name that `clearhead models` lists.")]
 Texts = Annotated[
     list[str] | None,
-    typer.Argument(help="One or more texts, or a file with a text on each line; without them, standard input."),
+    typer.Argument(help="One or more texts, or files with a text on each line; without them, standard input."),
 ]
 Items = Annotated[
     list[str] | None,
-    typer.Argument(help="Texts, or paths of images; a file with a text on each line; without them, standard input."),
+    typer.Argument(help="Texts, or paths of images; files with a text on each line; without them, standard input."),
 ]
 Engine = Annotated[
     str, typer.Option(help="Inference engine: auto, torch, compiled, exact (rounds nothing but stored weights) or ct2.")
 ]
 Int8 = Annotated[bool, typer.Option("--int8", help="8-bit weights: less memory and time, a little less quality.")]
 FORMAT_HELP = 'How an example of --shots is written, with \\n for new lines: "Input: {input}\\nOutput: {output}\\n\\n".'
+FILE_NAME = re.compile(r"\S+\.(?:txt|text|tsv|csv|jsonl?|ndjson|md|conllu)(?:\.gz|\.xz)?", re.IGNORECASE)
 LINE_EVERY = 10.0  # seconds between lines of progress where there is no terminal for a bar
 Quantise = Annotated[
     str | None, typer.Option(help="Round the weights to q8 (8 bits, as --int8) or q4 (4 bits, language models).")
@@ -129,21 +130,30 @@ def with_search_options(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def read_items(items: Sequence[str] | None, reads: str = "text") -> Iterable[str]:
-    """The items to answer: the arguments, the lines of the text file that is the only argument, or standard input.
+    """The items to answer: the arguments, the lines of the text files that they name, or standard input.
 
     `reads` is what the model reads: an argument of a model that reads images is always the path of an image.
     """
     if from_stdin(items):
         return stdin_lines()
     assert items
-    if reads != "text" or len(items) > 1 or not _is_file(items[0]):
+    if reads != "text" or not any(_is_file(item) or FILE_NAME.fullmatch(item) for item in items):
         return items
-    path = Path(items[0])
-    if path.suffix.lower() in (".tsv", ".csv", ".jsonl"):
-        raise DataError("is a table; give one text on each line, for instance by cut -f1", path=path)
+    paths = [_text_file(item) for item in items]
     from clearhead.data.files import lines
 
-    return (line for _, line in lines(path, "utf-8"))
+    return (line for path in paths for _, line in lines(path, "utf-8"))
+
+
+def _text_file(item: str) -> Path:
+    """The path of a file with a text on each line."""
+    path = Path(item)
+    if not _is_file(item):
+        reason = "no such file" if FILE_NAME.fullmatch(item) else "is a text beside the name of a file"
+        raise DataError(f"{reason}; give files or texts, or pass the text on standard input", path=item)
+    if path.suffix.lower() in (".tsv", ".csv", ".jsonl"):
+        raise DataError("is a table; give one text on each line, for instance by cut -f1", path=path)
+    return path
 
 
 def from_stdin(items: Sequence[str] | None) -> bool:
