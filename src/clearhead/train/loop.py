@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.config import TrainConfig
+from clearhead.engines.native.short import short_attention
 from clearhead.errors import ClearheadError, RunError
 from clearhead.files import append_line, keep_lines, read_tensors, sync, write_tensors
 from clearhead.look.views.history import log_attention
@@ -115,6 +116,10 @@ class Trainer:
 
         A checkpoint is written before the evaluation of the same step, so a resumed run repeats that evaluation.
         """
+        with short_attention(self.model):
+            return self._train()
+
+    def _train(self) -> Evaluation:
         batches = self.cursor.forever()
         try:
             while not (self.finished or self.should_stop_early):

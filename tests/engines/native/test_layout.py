@@ -6,12 +6,12 @@ import ctypes
 
 import pytest
 
-from clearhead.engines.native import layout, lm
+from clearhead.engines.native import layout, lm, short
 from clearhead.engines.native.library import load_library
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
 
-STRUCTURES = (*layout.STRUCTURES, *lm.STRUCTURES)
+STRUCTURES = (*layout.STRUCTURES, *lm.STRUCTURES, *short.STRUCTURES)
 
 
 class CFieldInfo(ctypes.Structure):
@@ -46,6 +46,6 @@ def test_every_field_is_where_c_has_it() -> None:
 
 
 def test_every_structure_is_compared() -> None:
-    names = (*vars(layout).values(), *vars(lm).values())
+    names = (*vars(layout).values(), *vars(lm).values(), *vars(short).values())
     found = {each for each in names if isinstance(each, type) and issubclass(each, ctypes.Structure)}
     assert found == set(STRUCTURES)

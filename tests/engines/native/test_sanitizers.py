@@ -54,7 +54,11 @@ def sanitizers(tmp_path_factory: pytest.TempPathFactory) -> None:
 VARIANTS = [*(pytest.param(each, marks=pytest.mark.slow) for each in variants()[:-1]), *variants()[-1:]]
 
 
-PROGRAMS = {"kernels_test.c": ("step.c", "search.c", "threads.c"), "lm_test.c": ("lm.c", "threads.c")}
+PROGRAMS = {
+    "kernels_test.c": ("step.c", "search.c", "threads.c"),
+    "lm_test.c": ("lm.c", "threads.c"),
+    "short_test.c": ("short.c",),
+}
 
 
 @pytest.fixture(scope="module")

@@ -116,6 +116,19 @@ typedef struct {
     int32_t room;
 } SearchResults;
 
+typedef struct {
+    float *numbers;
+    int64_t batch, head, token; /* floats from one to the next; those of a vector lie side by side */
+} HeadVectors;
+
+typedef struct {
+    const uint8_t *visible;    /* NULL: every key */
+    int64_t batch, query, key; /* bytes from one to the next */
+    int32_t rows, heads, kv_heads, queries, keys, key_dim, value_dim;
+    int32_t causal; /* query i sees no key after i */
+    float scale;
+} ShortAttention;
+
 #if defined(VARIANT)
 
 /* Outputs that lie side by side in a panel, and inputs that are multiplied together where the weights are bytes. */
@@ -155,6 +168,16 @@ PUBLIC void EXPORT(best)(const float *logits, int rows, int size, int count, flo
 /* Continue each prompt, all of one length -> the results; the number of steps, or -1 if memory ran out. */
 PUBLIC int EXPORT(search)(const Stack *stack, const Input *input, const Memory *memory, const SearchSettings *settings,
                           SearchResults *results);
+
+/* Attention of whole short sequences, for training: q (B, H, T, K), k (B, G, S, K), v (B, G, S, V) -> out (B, H, T, V)
+   and weights (B, H, T, `short_stride` of S); and from the gradient of `out` those of q, k and v. 0, or 1 where memory
+   ran out. */
+PUBLIC int EXPORT(short_stride)(int keys);
+PUBLIC int EXPORT(short_forward)(const ShortAttention *a, const HeadVectors *q, const HeadVectors *k,
+                                 const HeadVectors *v, const HeadVectors *out, float *weights);
+PUBLIC int EXPORT(short_backward)(const ShortAttention *a, const HeadVectors *q, const HeadVectors *k,
+                                  const HeadVectors *v, const HeadVectors *out, const float *weights,
+                                  const HeadVectors *dq, const HeadVectors *dk, const HeadVectors *dv);
 
 #endif
 #endif
