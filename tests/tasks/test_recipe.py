@@ -73,6 +73,15 @@ def test_few_pairs_make_a_small_model_that_forgets_more() -> None:
     assert few["model.dropout"] > many.get("model.dropout", 0.1)
 
 
+def test_pairs_that_are_read_seldom_need_no_dropout() -> None:
+    facts = DataFacts(20_000, "pairs", 60.0)
+    short, long = (TASKS["translate"].recipe(facts, Budget(minutes, 1)) for minutes in (4, 10))
+    assert short["model.dropout"] == 0.0
+    assert "model.dropout" not in long  # the usual one
+    sentences = DataFacts(20_000, "pairs", 20.0)  # as many short ones are less to learn from
+    assert "model.dropout" not in TASKS["translate"].recipe(sentences, Budget(4, 1))
+
+
 def test_a_model_that_starts_from_another_has_its_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("a small text of words\n" * 100, encoding="utf-8")

@@ -36,6 +36,7 @@ from clearhead.text import split_sentences
 from clearhead.text.scripts import is_without_spaces
 
 FEW_PAIRS = 3000  # fewer are read so often that a model would learn them by heart
+READ_SELDOM = 240_000  # characters for a minute of a core: more are read so seldom that none can be learned by heart
 PART_SEED = 1 << 32  # between the seeds of two parts of one text: more than a stream has texts
 
 
@@ -85,13 +86,15 @@ class Translate(SourceToTextTask[TranslateModel, PairPart]):
     @classmethod
     def recipe(cls, facts: DataFacts, budget: Budget) -> Recipe:
         dim, layers = (128, 2) if budget.core_minutes < 10 else (192, 3) if budget.core_minutes < 60 else (256, 4)
-        few: Recipe = {}
+        dropout: Recipe = {}
         if facts.examples < FEW_PAIRS:
-            dim, layers, few = 96, 2, {"model.dropout": 0.3, "train.average": 0.98}
+            dim, layers, dropout = 96, 2, {"model.dropout": 0.3, "train.average": 0.98}
+        elif facts.examples * facts.length > READ_SELDOM * budget.core_minutes:
+            dropout = {"model.dropout": 0.0}
         return {
             **MUON,
             **shape(dim, layers),
-            **few,
+            **dropout,
             "tokenizer.size": min(8000, max(500, round(14 * facts.examples**0.5, -2))),
             "data.batch_tokens": 1024 if budget.core_minutes < 10 else 2048,
             "model.positions": "rotary",
