@@ -31,7 +31,7 @@ def test_orthogonal_keeps_singular_vectors_and_brings_values_near_one(shape):
     after = iterated(before)
     assert_close(orthogonal(matrices), u @ torch.diag_embed(after) @ v)
     assert_close(orthogonal(matrices.float()).double(), u @ torch.diag_embed(after) @ v, rtol=1e-4, atol=1e-5)
-    assert after[before > 0.01].min() > 0.7
+    assert after[before > 0.003].min() > 0.7
     assert after.max() < 1.3
 
 
@@ -53,17 +53,17 @@ def test_orthogonal_is_its_definition_at_every_scale(rows, columns, seed, expone
 
 
 def test_all_singular_values_come_near_one_but_the_smallest():
-    values = torch.logspace(-2, 0, 1009, dtype=torch.float64)
+    values = torch.logspace(-2.5, 0, 1009, dtype=torch.float64)
     after = iterated(values)
-    assert after.min() > 0.7
-    assert after.max() < 1.3
-    small = torch.logspace(-6, -2, 1009, dtype=torch.float64)
-    assert (iterated(small) / small).min() > 60  # smaller ones grow
+    assert after.min() > 0.76
+    assert after.max() < 1.24
+    small = torch.logspace(-6, -2.5, 1009, dtype=torch.float64)
+    assert (iterated(small) / small).min() > 200  # smaller ones grow
 
 
 def test_each_round_is_the_best_polynomial_of_its_interval():
     """Its distance to 1 has the same size, with turning signs, at four places: no other odd quintic is closer."""
-    low, high = 0.01, 1.02
+    low, high = 0.003, 1.02
     for a, b, c in ROUNDS:
         values = torch.linspace(low, high, 100_003, dtype=torch.float64)
         off = a * values + b * values**3 + c * values**5 - 1
@@ -82,7 +82,7 @@ def test_bfloat16_brings_them_near_one_too(monkeypatch):
     pointed = 0.1 * flat + torch.randn(5, 67, 1, generator=generator) @ torch.randn(5, 1, 101, generator=generator)
     for matrices in (flat, steep, pointed):
         values = torch.linalg.svdvals(orthogonal(matrices))
-        assert values.max() < 1.4
+        assert values.max() < 1.3
         assert values.median() > 0.7
 
 
