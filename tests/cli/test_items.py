@@ -78,9 +78,10 @@ def test_a_table_is_not_a_text(
     verb: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "file.tsv").write_text("a\tb\n", encoding="utf-8")
-    assert _run([verb, str(runs / verb), "file.tsv"], debug=False) == 2
-    assert "file.tsv: is a table; give one text on each line, for instance by cut -f1" in capsys.readouterr().err
+    for name in ("file.tsv", "file.NDJSON", "file.json", "file.csv.gz"):
+        (tmp_path / name).write_text("a\tb\n", encoding="utf-8")
+        assert _run([verb, str(runs / verb), name], debug=False) == 2
+        assert f"{name}: is a table; give one text on each line, for instance by cut -f1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["classify", "tag", "translate", "predict", "embed"])

@@ -161,7 +161,8 @@ def test_inputs_of_several_requests_are_computed_as_one_list(
     for together, body in zip(found, bodies, strict=True):
         alone = post(client, route, **body)
         assert together | {"probabilities": None} == alone | {"probabilities": None}
-        assert together.get("probabilities") == pytest.approx(alone.get("probabilities"), abs=1e-6)  # rounding
+        # Another number of rows rounds a logit of 10 by one or two in its seventh digit.
+        assert together.get("probabilities", {}) == pytest.approx(alone.get("probabilities", {}), rel=1e-5)
 
 
 def test_neighbours_and_analogies(client: TestClient, model: Of) -> None:

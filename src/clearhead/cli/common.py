@@ -40,7 +40,6 @@ Engine = Annotated[
 ]
 Int8 = Annotated[bool, typer.Option("--int8", help="8-bit weights: less memory and time, a little less quality.")]
 FORMAT_HELP = 'How an example of --shots is written, with \\n for new lines: "Input: {input}\\nOutput: {output}\\n\\n".'
-FILE_NAME = re.compile(r"\S+\.(?:txt|text|tsv|csv|jsonl?|ndjson|md|conllu)(?:\.gz|\.xz)?", re.IGNORECASE)
 LINE_EVERY = 10.0  # seconds between lines of progress where there is no terminal for a bar
 Quantise = Annotated[
     str | None, typer.Option(help="Round the weights to q8 (8 bits, as --int8) or q4 (4 bits, language models).")
@@ -137,21 +136,23 @@ def read_items(items: Sequence[str] | None, reads: str = "text") -> Iterable[str
     if from_stdin(items):
         return stdin_lines()
     assert items
-    if reads != "text" or not any(_is_file(item) or FILE_NAME.fullmatch(item) for item in items):
+    from clearhead.data.files import lines, names_file
+
+    if reads != "text" or not any(_is_file(item) or names_file(item) for item in items):
         return items
     paths = [_text_file(item) for item in items]
-    from clearhead.data.files import lines
-
     return (line for path in paths for _, line in lines(path, "utf-8"))
 
 
 def _text_file(item: str) -> Path:
     """The path of a file with a text on each line."""
+    from clearhead.data.files import TABLES, names_file, suffix
+
     path = Path(item)
     if not _is_file(item):
-        reason = "no such file" if FILE_NAME.fullmatch(item) else "is a text beside the name of a file"
+        reason = "no such file" if names_file(item) else "is a text beside the name of a file"
         raise DataError(f"{reason}; give files or texts, or pass the text on standard input", path=item)
-    if path.suffix.lower() in (".tsv", ".csv", ".jsonl"):
+    if suffix(path) in TABLES:
         raise DataError("is a table; give one text on each line, for instance by cut -f1", path=path)
     return path
 

@@ -30,6 +30,7 @@ PREVIEW = 8 << 20  # characters that a preview keeps
 Line = tuple[int, str]  # number, text
 
 TABLES = frozenset({".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json"})
+TEXTS = frozenset({".txt", ".text", ".md", ".conll", ".conllu"})
 PICTURES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 
 # A test part serves as validation only where there is no validation part.
@@ -58,6 +59,11 @@ def bare_name(path: Path) -> str:
 def suffix(path: Path) -> str:
     """The ending without that of the compression: `.tsv` for `train.tsv.gz`."""
     return Path(bare_name(path)).suffix
+
+
+def names_file(text: str) -> bool:
+    """Whether a text is the name of a text file or table, which may not exist: `a.txt`, but not `see a.txt`."""
+    return not re.search(r"\s", text) and suffix(Path(text)) in TEXTS | TABLES
 
 
 def is_documentation(path: Path) -> bool:

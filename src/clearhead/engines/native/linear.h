@@ -54,10 +54,6 @@ static void free_quantized(Quantized *quantized) {
     free(quantized->inputs), free(quantized->scales);
 }
 
-static inline vec load_floats(const float *from) {
-    return *(const vec *)from;
-}
-
 /* Memory that is needed soon: some bytes of it are fetched with every stretch of inputs. One or two tokens do not need
    it: they are done with a panel as fast as it comes, and the processor sees the pattern. Many tokens do not need it
    where a panel is larger than the cache that is nearest to a core: it comes from the next one all the time.         */

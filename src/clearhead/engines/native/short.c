@@ -18,10 +18,6 @@ static inline int wide(int count) {
     return (count + WIDTH - 1) / WIDTH * WIDTH;
 }
 
-static inline vec load_vec(const float *x) {
-    return *(const vec *)x;
-}
-
 /* --- products --- */
 
 typedef struct {
@@ -40,7 +36,7 @@ static inline __attribute__((always_inline)) void product_tile(Left left, const 
         const float *number = left.numbers + i * left.column;
         UNROLL(6)
         for (int r = 0; r < rows; r++) UNROLL(2)
-        for (int c = 0; c < columns; c++) sums[r][c] += number[r * left.row] * load_vec(right + c * WIDTH);
+        for (int c = 0; c < columns; c++) sums[r][c] += number[r * left.row] * load_floats(right + c * WIDTH);
     }
     UNROLL(6)
     for (int r = 0; r < rows; r++) UNROLL(2)

@@ -135,4 +135,4 @@ def _empty_heads(like: Tensor, size: int) -> Tensor:
 
 def _check(failed: int) -> None:
     if failed:
-        raise MemoryError("there is no memory for the attention of a batch; lower data.batch_tokens")
+        raise MemoryError("out of memory in the attention of a batch; lower data.batch_tokens")

@@ -19,6 +19,10 @@ enum { WIDTH = 4 };
 
 typedef float vec __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 
+static inline vec load_floats(const float *from) {
+    return *(const vec *)from;
+}
+
 static inline int max_int(int a, int b) {
     return a > b ? a : b;
 }
