@@ -8,17 +8,19 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from clearhead.errors import ShapeError
-from clearhead.train.muon import ROUNDS, Muon, orthogonal
+from clearhead.train.muon import Muon, orthogonal
 
 SHAPES = [(7, 7), (7, 11), (11, 7), (3, 17), (17, 3), (1, 5), (5, 1)]
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 
 
 # --- orthogonal ---
 
 
 def iterated(value: Tensor) -> Tensor:
-    """What all rounds do to one singular value."""
-    for a, b, c in ROUNDS:
+    """What five rounds do to one singular value."""
+    a, b, c = COEFFICIENTS
+    for _ in range(5):
         value = a * value + b * value**3 + c * value**5
     return value
 
@@ -27,18 +29,18 @@ def iterated(value: Tensor) -> Tensor:
 def test_orthogonal_keeps_singular_vectors_and_brings_values_near_one(shape):
     matrices = torch.randn(3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     u, values, v = torch.linalg.svd(matrices, full_matrices=False)
-    before = values / values.norm(dim=-1, keepdim=True)
-    after = iterated(before)
+    after = iterated(values / values.norm(dim=-1, keepdim=True))
     assert_close(orthogonal(matrices), u @ torch.diag_embed(after) @ v)
     assert_close(orthogonal(matrices.float()).double(), u @ torch.diag_embed(after) @ v, rtol=1e-4, atol=1e-5)
-    assert after[before > 0.003].min() > 0.7
+    assert after.min() > 0.6
     assert after.max() < 1.3
 
 
 def slowly(matrix: Tensor) -> Tensor:
     """The definition, for one matrix, without transposing or short cuts."""
+    a, b, c = COEFFICIENTS
     x = matrix / matrix.norm()
-    for a, b, c in ROUNDS:
+    for _ in range(5):
         square = x @ x.T
         x = a * x + b * square @ x + c * square @ square @ x
     return x
@@ -50,40 +52,6 @@ def test_orthogonal_is_its_definition_at_every_scale(rows, columns, seed, expone
     wanted = torch.stack([slowly(matrix) for matrix in matrices])
     assert_close(orthogonal(matrices), wanted)
     assert_close(orthogonal((10**exponent * matrices).float()).double(), wanted, rtol=1e-3, atol=1e-4)
-
-
-def test_all_singular_values_come_near_one_but_the_smallest():
-    values = torch.logspace(-2.5, 0, 1009, dtype=torch.float64)
-    after = iterated(values)
-    assert after.min() > 0.76
-    assert after.max() < 1.24
-    small = torch.logspace(-6, -2.5, 1009, dtype=torch.float64)
-    assert (iterated(small) / small).min() > 200  # smaller ones grow
-
-
-def test_each_round_is_the_best_polynomial_of_its_interval():
-    """Its distance to 1 has the same size, with turning signs, at four places: no other odd quintic is closer."""
-    low, high = 0.003, 1.02
-    for a, b, c in ROUNDS:
-        values = torch.linspace(low, high, 100_003, dtype=torch.float64)
-        off = a * values + b * values**3 + c * values**5 - 1
-        turns = [off[0], *off[1:-1][(off[1:-1] - off[:-2]) * (off[2:] - off[1:-1]) <= 0], off[-1]]
-        worst = off.abs().max()
-        assert_close(torch.stack(turns), worst * torch.tensor([-1.0, 1.0, -1.0, 1.0]).double(), rtol=2e-3, atol=1e-3)
-        low, high = 1 - worst.item(), (1 + worst.item()) * 1.02
-
-
-def test_bfloat16_brings_them_near_one_too(monkeypatch):
-    """As on a GPU that computes in it: what it rounds must not leave the interval of the next round."""
-    monkeypatch.setattr("clearhead.train.muon._compute_dtype", lambda *_: torch.bfloat16)
-    generator = torch.Generator().manual_seed(3)
-    flat = torch.randn(5, 67, 101, generator=generator)
-    steep = flat @ torch.diag(torch.logspace(-1.5, 0, 101))
-    pointed = 0.1 * flat + torch.randn(5, 67, 1, generator=generator) @ torch.randn(5, 1, 101, generator=generator)
-    for matrices in (flat, steep, pointed):
-        values = torch.linalg.svdvals(orthogonal(matrices))
-        assert values.max() < 1.3
-        assert values.median() > 0.7
 
 
 def test_orthogonal_of_zeros_is_zeros():

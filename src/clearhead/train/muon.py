@@ -22,16 +22,8 @@ from torch.optim.optimizer import ParamsT
 
 from clearhead.errors import ShapeError
 
-# Four rounds σ ← Aσ + Bσ³ + Cσ⁵ that bring the singular values of a matrix of norm 1 to 0.77 … 1.23, if they are not
-# below 0.003. Each round is the polynomial that comes closest to 1, at its worst, on the interval where the one before
-# it leaves the values (Amsel et al. 2025), widened by 2 % for what bfloat16 rounds. With three rounds the small values
-# stay too small: the character model of `clearhead bench charlm` then ends at 1.90 instead of 1.876.
-ROUNDS = (
-    (8.2218, -23.3469, 16.6338),
-    (3.9731, -2.8452, 0.5170),
-    (3.4783, -2.5091, 0.4814),
-    (2.5124, -1.7971, 0.4077),
-)
+# Coefficients of the quintic Newton-Schulz iteration that drives all singular values towards 1.
+_A, _B, _C = 3.4445, -4.7750, 2.0315
 
 
 class Muon(Optimizer):
@@ -127,43 +119,43 @@ def _orthogonal_shards(shards: list[Tensor], rows: int, group: Any) -> list[Tens
     return [updates[n] for n in range(len(shards))]
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
+def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
     """(N, rows, columns) with the same singular vectors, and singular values near 1."""
     x = matrices.to(_compute_dtype(matrices.device, matrices.dtype))
     wide = x.size(-2) <= x.size(-1)
     x = x if wide else x.mT
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)
     long = 2 * x.size(-2) <= x.size(-1) and x.dtype != torch.bfloat16  # bfloat16 is too coarse for squares of squares
-    x = _iterate_on_square(x) if long else _iterate(x)
+    x = _iterate_on_square(x, rounds) if long else _iterate(x, rounds)
     return (x if wide else x.mT).to(matrices.dtype)
 
 
-def _iterate(x: Tensor) -> Tensor:
+def _iterate(x: Tensor, rounds: int) -> Tensor:
     """X ← (A + B S + C S²) X with S = X Xᵀ, which maps every singular value σ ← Aσ + Bσ³ + Cσ⁵."""
-    for a, b, c in ROUNDS:
+    for _ in range(rounds):
         square = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+        x = torch.baddbmm(x, _polynomial(square), x, beta=_A)
     return x
 
 
-def _iterate_on_square(x: Tensor) -> Tensor:
+def _iterate_on_square(x: Tensor, rounds: int) -> Tensor:
     """`_iterate` for matrices much wider than high: only the small S is iterated, S ← P S P; X is multiplied once.
 
     P = A + B S + C S² has the singular vectors of S, so the two commute, and the product of all P is one small matrix.
     """
     square = x @ x.mT
-    product = step = _polynomial(square, *ROUNDS[0])
-    for coefficients in ROUNDS[1:]:
+    product = step = _polynomial(square, _A)
+    for _ in range(rounds - 1):
         square = step @ square @ step
-        step = _polynomial(square, *coefficients)
+        step = _polynomial(square, _A)
         product = step @ product
     return product @ x
 
 
-def _polynomial(square: Tensor, a: float, b: float, c: float) -> Tensor:
-    """A + B S + C S²: (N, rows, rows)."""
-    total = torch.baddbmm(square, square, square, beta=b, alpha=c)
-    total.diagonal(dim1=-2, dim2=-1).add_(a)
+def _polynomial(square: Tensor, constant: float = 0.0) -> Tensor:
+    """constant + B S + C S²: (N, rows, rows)."""
+    total = torch.baddbmm(square, square, square, beta=_B, alpha=_C)
+    total.diagonal(dim1=-2, dim2=-1).add_(constant)
     return total
 
 
