@@ -17,16 +17,23 @@ static int64_t padded(int outputs) {
     return (outputs + PANEL - 1) / PANEL * (int64_t)PANEL;
 }
 
+/* A byte beside the one before it: two that share 16 bits are at most 128 together if they have one sign, and some are
+   exactly that. */
+static int random_byte(int before) {
+    int whole = (int)(127.99 * uniform()), most = 128 - abs(before);
+    return whole * before > 0 && abs(whole) > most ? (whole > 0 ? most : -most) : whole;
+}
+
 /* A random matrix in panels, as layout.py packs it; `weights` (outputs, inputs) is what it stands for. */
 static Linear make_linear(int inputs, int outputs, int bytes, float *weights) {
     int64_t group = bytes ? GROUP : 1, wide = (inputs + group - 1) / group * group, rows = padded(outputs);
     float *panels = calloc(rows * wide, sizeof(float)), *sums = calloc(rows, sizeof(float));
     int8_t *small = calloc(rows * wide, 1);
     Linear made = {NULL, random_floats(rows), random_floats(rows), sums, inputs, outputs, bytes};
-    for (int64_t o = 0; o < outputs; o++)
+    for (int64_t o = 0, whole; o < outputs; o++)
         for (int64_t i = 0; i < inputs; i++) {
             int64_t at = o / PANEL * PANEL * wide + (i / group * PANEL + o % PANEL) * group + i % group;
-            int whole = (int)(127 * uniform());
+            whole = random_byte(i % 2 ? whole : 0);
             weights[o * inputs + i] = bytes ? whole * made.scales[o] : (panels[at] = uniform());
             small[at] = whole, sums[o] += whole;
         }
@@ -58,6 +65,7 @@ static void check_product(int inputs, int outputs, int tokens, int bytes, int th
     float *weights = malloc(sizeof(float) * inputs * outputs);
     Linear f = make_linear(inputs, outputs, bytes, weights);
     Product p = {&f, random_floats((int64_t)tokens * inputs), random_floats((int64_t)tokens * outputs), {0}, tokens};
+    for (int i = 0; i < inputs; i++) ((float *)p.x)[i] = 1.0f; /* the largest byte everywhere */
     expect(make_quantized(&p.quantized, tokens, inputs), "memory");
     run_parallel(threads, multiply, &p);
     for (int t = 0; t < tokens; t++)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clearhead.engines.native import layout, lm, short
 from clearhead.engines.native.library import load_library
@@ -49,3 +52,29 @@ def test_every_structure_is_compared() -> None:
     names = (*vars(layout).values(), *vars(lm).values(), *vars(short).values())
     found = {each for each in names if isinstance(each, type) and issubclass(each, ctypes.Structure)}
     assert found == set(STRUCTURES)
+
+
+@given(
+    inputs=st.integers(1, 37),
+    outputs=st.integers(1, 7),
+    seed=st.integers(0, 99),
+    kind=st.sampled_from(["normal", "one"]),
+)
+def test_bytes_fit_the_sums_of_avx2(inputs: int, outputs: int, seed: int, kind: str) -> None:
+    weight = torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(seed))
+    if kind == "one":  # the largest is far from the others
+        weight[:, inputs // 2] *= 99
+    scale = layout._byte_scales(weight)
+    rounded = (weight / scale.unsqueeze(1)).round().to(torch.int64)
+    pairs = torch.nn.functional.pad(rounded, (0, inputs % 2)).unflatten(1, (-1, 2))
+    inputs_of_two = torch.cartesian_prod(torch.tensor([0, 255]), torch.tensor([0, 255]))  # bytes of a token
+    sums = pairs.double() @ inputs_of_two.double().T
+    assert sums.min() >= -(2**15)
+    assert sums.max() < 2**15
+    assert rounded.abs().max() <= 127
+    largest_sums = torch.maximum(pairs.clamp(min=0).sum(2), -pairs.clamp(max=0).sum(2)).amax(1)
+    assert (largest_sums >= 126).all()  # the scale is not larger than it must be
+
+
+def test_rows_of_zeros_have_a_scale() -> None:
+    assert (layout._byte_scales(torch.zeros(3, 5)) > 0).all()

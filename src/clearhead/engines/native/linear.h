@@ -5,10 +5,11 @@
    is a sum in the order of the inputs, however many tokens and panels are computed together: a token gets the same
    numbers in every batch.
 
-   Weights may be bytes, one scale per output. Where the processor multiplies small integers, the tokens are rounded to
-   -127 … 127 too, one scale per token, and GROUP inputs are multiplied and added by one instruction: four with AVX-512
-   VNNI, whose tokens are unsigned (128 stands for 0), and two with AVX2, where both become 16 bits wide. The sums are
-   exact, so both give the same numbers.                                                                              */
+   Weights may be bytes, one scale per output. Where the processor multiplies bytes, the tokens are rounded to -127 …
+   127 too, one scale per token, and stored as 1 … 255: 128 stands for 0. Four inputs are multiplied and added by one
+   instruction of AVX-512 VNNI, or by two of AVX2, the first of which adds two products in 16 bits. They hold 255 × 128,
+   so two neighbouring weights of one sign are at most 128 together: layout.py chooses the scale of an output by that.
+   The sums are exact, so both give the same numbers.                                                                 */
 
 #ifndef CLEARHEAD_LINEAR_H
 #define CLEARHEAD_LINEAR_H
@@ -24,15 +25,14 @@
 enum { PANEL = 2 * WIDTH }; /* two registers of outputs */
 
 #if defined(__AVX512VNNI__)
-enum { TOKENS = 12, BYTE_TOKENS = 12, GROUP = 4, ZERO = 128 }; /* tokens whose sums are registers */
-typedef uint8_t Rounded;                                       /* an input of a token */
+enum { TOKENS = 12, GROUP = 4 }; /* tokens whose sums are registers */
 #elif defined(__AVX2__)
-enum { TOKENS = 6, BYTE_TOKENS = 6, GROUP = 2, ZERO = 0 };
-typedef int16_t Rounded;
+enum { TOKENS = 6, GROUP = 4 };
 #else
-enum { TOKENS = 6, BYTE_TOKENS = 6, GROUP = 1, ZERO = 0 };
-typedef int8_t Rounded; /* never used: there the weights become floats */
+enum { TOKENS = 6, GROUP = 1 }; /* there the weights become floats, and tokens are not rounded */
 #endif
+enum { ZERO = 128 };     /* what stands for 0 in a rounded token */
+typedef uint8_t Rounded; /* an input of a token */
 
 typedef struct {
     Rounded *inputs; /* (N, inputs), in whole groups */
@@ -102,6 +102,33 @@ static inline __attribute__((always_inline)) void advance(Rows *rows, int bytes,
 
 /* --- some tokens and one panel, or several side by side: x (tokens, inputs) -> y (tokens, panels PANEL) --- */
 
+/* A sum += an input times its weights: in assembler, so that the sums stay in their registers, and are added to in the
+   same order for any number of tokens. */
+static inline void add_product(vec *sum, vec input, vec weights) {
+#if defined(__AVX2__)
+    __asm__("vfmadd231ps %1, %2, %0" : "+v"(*sum) : "v"(weights), "v"(input));
+#else
+    *sum += input * weights;
+#endif
+}
+
+/* One input of every token, `at` from where their rows are. */
+static inline __attribute__((always_inline)) void add_input(vec *low, vec *high, const float *panel, int64_t inputs,
+                                                            const Rows *rows, const int at, const int tokens,
+                                                            const int panels) {
+    UNROLL(4)
+    for (int p = 0; p < panels; p++) {
+        const float *from = panel + (p * inputs + at) * PANEL;
+        vec a = load_floats(from), b = load_floats(from + WIDTH);
+        UNROLL(12)
+        for (int t = 0; t < tokens; t++) {
+            vec input = ((const float *)row_of(rows, t))[at] + (vec){0};
+            add_product(&low[p * tokens + t], input, a);
+            add_product(&high[p * tokens + t], input, b);
+        }
+    }
+}
+
 static inline __attribute__((always_inline)) void float_tile(const Linear *f, int64_t begin, const float *x, float *y,
                                                              int64_t stride, const Ahead *ahead, const int tokens,
                                                              const int panels) {
@@ -111,18 +138,14 @@ static inline __attribute__((always_inline)) void float_tile(const Linear *f, in
     Rows rows = rows_of(x, inputs * sizeof(float));
     for (int64_t i = 0; i < inputs;) {
         if (tokens > 2) fetch(ahead, i);
-        for (int64_t end = i + ahead->stretch < inputs ? i + ahead->stretch : inputs; i < end; i++) {
-            UNROLL(4)
-            for (int p = 0; p < panels; p++) {
-                const float *from = panel + (p * inputs + i) * PANEL;
-                vec a = load_floats(from), b = load_floats(from + WIDTH);
-                UNROLL(12)
-                for (int t = 0; t < tokens; t++) {
-                    float input = *(const float *)row_of(&rows, t);
-                    low[p * tokens + t] += input * a;
-                    high[p * tokens + t] += input * b;
-                }
-            }
+        int64_t end = i + ahead->stretch < inputs ? i + ahead->stretch : inputs;
+        for (; i + 2 <= end; i += 2) { /* two, because the loop itself costs as much as some of the products */
+            add_input(low, high, panel + i * PANEL, inputs, &rows, 0, tokens, panels);
+            add_input(low, high, panel + i * PANEL, inputs, &rows, 1, tokens, panels);
+            advance(&rows, 2 * sizeof(float), tokens);
+        }
+        for (; i < end; i++) {
+            add_input(low, high, panel + i * PANEL, inputs, &rows, 0, tokens, panels);
             advance(&rows, sizeof(float), tokens);
         }
     }
@@ -142,14 +165,9 @@ static inline __attribute__((always_inline)) void float_tile(const Linear *f, in
 
 #if defined(__AVX512VNNI__)
 typedef __m512i Sum;
-typedef __m512i Weights;
-
-static inline Weights load_weights(const int8_t *from) {
-    return _mm512_loadu_si512(from);
-}
 
 /* Both sums += four products of each lane; in assembler, so that the sums stay in their registers. */
-static inline void add_products(Sum *low, Sum *high, const Rounded *group, Weights a, Weights b) {
+static inline void add_products(Sum *low, Sum *high, const Rounded *group, Sum a, Sum b) {
     int32_t four;
     memcpy(&four, group, sizeof four);
     __m512i inputs = _mm512_set1_epi32(four);
@@ -162,22 +180,22 @@ static inline vec as_floats(Sum sum) {
 }
 #else
 typedef __m256i Sum;
-typedef __m256i Weights;
 
-static inline Weights load_weights(const int8_t *from) {
-    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)from));
-}
+static const int16_t ONES[16] __attribute__((aligned(32))) = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
-/* Both sums += two products of each lane; in assembler, because the sums of six tokens leave two registers for this. */
-static inline void add_products(Sum *low, Sum *high, const Rounded *group, Weights a, Weights b) {
+/* Both sums += four products of each lane; in assembler, because the sums of six tokens leave two registers for this.
+ */
+static inline void add_products(Sum *low, Sum *high, const Rounded *group, Sum a, Sum b) {
     __m256i inputs, products;
     __asm__("vpbroadcastd %4, %0\n\t"
-            "vpmaddwd %5, %0, %1\n\t"
-            "vpmaddwd %6, %0, %0\n\t"
+            "vpmaddubsw %5, %0, %1\n\t"
+            "vpmaddubsw %6, %0, %0\n\t"
+            "vpmaddwd %7, %1, %1\n\t"
+            "vpmaddwd %7, %0, %0\n\t"
             "vpaddd %1, %2, %2\n\t"
             "vpaddd %0, %3, %3"
             : "=&x"(inputs), "=&x"(products), "+x"(*low), "+x"(*high)
-            : "m"(*(const int16_t (*)[2])group), "x"(a), "x"(b));
+            : "m"(*(const Rounded(*)[GROUP])group), "x"(a), "x"(b), "m"(ONES));
 }
 
 static inline vec as_floats(Sum sum) {
@@ -185,21 +203,40 @@ static inline vec as_floats(Sum sum) {
 }
 #endif
 
+/* GROUP inputs of WIDTH outputs. */
+static inline Sum load_weights(const int8_t *from) {
+    Sum loaded;
+    memcpy(&loaded, from, sizeof loaded);
+    return loaded;
+}
+
+/* One group of inputs of every token, `at` from where their rows are. */
+static inline __attribute__((always_inline)) void add_group(Sum *low, Sum *high, const int8_t *panel, const Rows *rows,
+                                                            const int at, const int tokens) {
+    Sum a = load_weights(panel + at * PANEL), b = load_weights(panel + at * PANEL + GROUP * WIDTH);
+    UNROLL(12)
+    for (int t = 0; t < tokens; t++) add_products(&low[t], &high[t], (const Rounded *)row_of(rows, t) + at, a, b);
+}
+
 static inline __attribute__((always_inline)) void byte_tile(const Linear *f, int64_t begin, const Quantized *quantized,
                                                             int64_t first, float *y, int64_t stride, const Ahead *ahead,
                                                             const int tokens) {
     int64_t inputs = in_groups(f->inputs);
     const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
     Rows rows = rows_of(quantized->inputs + first * inputs, inputs * sizeof(Rounded));
-    Sum low[BYTE_TOKENS], high[BYTE_TOKENS];
+    Sum low[TOKENS], high[TOKENS];
     UNROLL(12)
     for (int t = 0; t < tokens; t++) low[t] = high[t] = (Sum){0};
     for (int64_t i = 0; i < inputs;) {
         if (tokens > 2) fetch(ahead, i);
-        for (int64_t end = i + ahead->stretch < inputs ? i + ahead->stretch : inputs; i < end; i += GROUP) {
-            Weights a = load_weights(panel + i * PANEL), b = load_weights(panel + i * PANEL + GROUP * WIDTH);
-            UNROLL(12)
-            for (int t = 0; t < tokens; t++) add_products(&low[t], &high[t], row_of(&rows, t), a, b);
+        int64_t end = i + ahead->stretch < inputs ? i + ahead->stretch : inputs;
+        for (; i + 2 * GROUP <= end; i += 2 * GROUP) {
+            add_group(low, high, panel + i * PANEL, &rows, 0, tokens);
+            add_group(low, high, panel + i * PANEL, &rows, GROUP, tokens);
+            advance(&rows, 2 * GROUP * sizeof(Rounded), tokens);
+        }
+        for (; i < end; i += GROUP) {
+            add_group(low, high, panel + i * PANEL, &rows, 0, tokens);
             advance(&rows, GROUP * sizeof(Rounded), tokens);
         }
     }
@@ -229,7 +266,7 @@ static inline __attribute__((always_inline)) void widened_tile(const Linear *f, 
                                                                int64_t stride, const int tokens) {
     int64_t inputs = f->inputs;
     const int8_t *panel = (const int8_t *)f->panels + begin * inputs;
-    vec low[BYTE_TOKENS] = {0}, high[BYTE_TOKENS] = {0};
+    vec low[TOKENS] = {0}, high[TOKENS] = {0};
     for (int64_t i = 0; i < inputs; i++) {
         vec a = widened(panel + i * PANEL), b = widened(panel + i * PANEL + WIDTH);
         UNROLL(12)
@@ -259,8 +296,8 @@ static inline __attribute__((always_inline)) void widened_tile(const Linear *f, 
 #define FLOAT_TILE(N, PANELS) float_tile(f, begin, x, into, stride, ahead, N, PANELS)
 #define CASE(N)                                                                                                        \
     case N:                                                                                                            \
-        if (f->bytes && N <= BYTE_TOKENS)                                                                              \
-            BYTE_TILE(N <= BYTE_TOKENS ? N : 1);                                                                       \
+        if (f->bytes)                                                                                                  \
+            BYTE_TILE(N);                                                                                              \
         else                                                                                                           \
             FLOAT_TILE(N, 1);                                                                                          \
         break;
@@ -317,8 +354,8 @@ static inline int64_t panels_of(const Linear *f) {
    y (N, outputs).                                                                                                    */
 static void linear_panels(const Linear *f, Range panels, const float *x, const Quantized *quantized, float *y,
                           int tokens) {
-    int most = f->bytes ? BYTE_TOKENS : TOKENS, together = f->bytes || tokens > 2 ? 1 : 4 / tokens;
-    int64_t pieces = (tokens + most - 1) / most, inputs = f->bytes ? in_groups(f->inputs) : f->inputs;
+    int together = f->bytes || tokens > 2 ? 1 : 4 / tokens;
+    int64_t pieces = (tokens + TOKENS - 1) / TOKENS, inputs = f->bytes ? in_groups(f->inputs) : f->inputs;
     int64_t input_size = PANEL * (f->bytes ? 1 : sizeof(float)), panel_size = inputs * input_size;
     int64_t each = pieces <= FEW ? input_size / pieces : WIDTH < 16 ? (input_size + pieces - 1) / pieces : 0;
     int64_t stretch = pieces <= FEW ? STRETCH : each ? in_groups(FETCHES * FETCHED / each) : inputs;
