@@ -10,6 +10,7 @@ from tests.engines.small import VOCABULARY, make, native_of, sources
 
 from clearhead.decode import Row, Settings, TokenLoop
 from clearhead.decode.prefixes import SHORTEST, PrefixCache
+from clearhead.engines.native import engine
 from clearhead.engines.native.library import load_library
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="no native library: python tools/build_native.py")
@@ -86,6 +87,24 @@ def test_a_window_that_has_dropped_tokens_keeps_nothing() -> None:
         _, state = model.step(torch.ones(1, 97, dtype=torch.int64), state)
     assert state.first > 0
     assert model.prefix(state, 0, 50) is None
+
+
+@pytest.mark.parametrize("window", [None, 5])
+@torch.inference_mode()
+def test_what_begins_with_a_kept_prompt_does_not_change_it(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "BLOCK", 4)
+    model = native_of(make("lm", "model.positions=rotary"))
+    _, state = model.step(torch.tensor([prompt(17, 0)]), model.start(window=window))
+    kept: Any = model.prefix(state, 0, 16)
+    before = kept.pool.keys.clone(), kept.pool.values.clone()
+    first, second = (model.prefix(kept, 0, length) for length in (13, 16))
+    assert first.pool.keys.data_ptr() == kept.pool.keys.data_ptr()  # not copied yet
+    for states in ([first, model.start(window=window)], [first, second]):
+        merged: Any = model.merge(states)
+        for step in range(50):
+            _, merged = model.step(torch.full((len(merged.lists), 1), step % VOCABULARY), merged)
+    assert torch.equal(kept.pool.keys, before[0])
+    assert torch.equal(kept.pool.values, before[1])
 
 
 def test_the_cache_is_as_large_as_asked_and_drops_what_was_used_least_recently() -> None:

@@ -18,12 +18,20 @@ class _Entry:
     prompt: tuple[int, ...]
     state: Any  # of one row that has read the prompt
 
-    def shared(self, model: Stepper, window: int | None, prompt: Sequence[int]) -> int:
+    def shared(self, model: Stepper, window: int | None, prompt: tuple[int, ...]) -> int:
         """The number of tokens with which both prompts begin."""
         if self.model is not model or self.window != window:
             return 0
-        pairs = enumerate(zip(self.prompt, prompt, strict=False))
-        return next((i for i, (a, b) in pairs if a != b), min(len(self.prompt), len(prompt)))
+        equal, most = 0, min(len(self.prompt), len(prompt))
+        if self.prompt[:most] == prompt[:most]:
+            return most
+        while most - equal > 1:  # the first tokens are `equal`, and a difference is among the first `most`
+            middle = (equal + most) // 2
+            if self.prompt[equal:middle] == prompt[equal:middle]:
+                equal = middle
+            else:
+                most = middle
+        return equal
 
 
 class PrefixCache:
@@ -38,27 +46,27 @@ class PrefixCache:
 
         At least the last token is left to read: what follows the prompt is known from its logits.
         """
-        best = max(self._entries, key=lambda entry: entry.shared(model, window, prompt), default=None)
-        if best is None:
+        shared = [entry.shared(model, window, tuple(prompt)) for entry in self._entries]
+        length = min(max(shared, default=0), len(prompt) - 1)
+        if length < SHORTEST:
             return None
-        shared = min(best.shared(model, window, prompt), len(prompt) - 1)
-        if shared < SHORTEST:
-            return None
+        best = self._entries[shared.index(max(shared))]
         self._entries = [*(entry for entry in self._entries if entry is not best), best]
-        state = model.prefix(best.state, 0, shared)  # type: ignore[attr-defined]
-        return None if state is None else (state, shared)
+        state = model.prefix(best.state, 0, length)  # type: ignore[attr-defined]
+        return None if state is None else (state, length)
 
     def keep(self, model: Stepper, window: int | None, prompt: Sequence[int], state: Any, row: int) -> None:
         """Keep the state of a row that has just read its prompt, in place of those that are a part of it."""
         if not SHORTEST <= len(prompt) <= self.tokens or getattr(model, "prefix", None) is None:
             return
-        if any(entry.shared(model, window, prompt) == len(prompt) for entry in self._entries):
+        shared = [entry.shared(model, window, tuple(prompt)) for entry in self._entries]
+        if len(prompt) in shared:
             return
         own = model.prefix(state, row, len(prompt))  # type: ignore[attr-defined]
         if own is None:
             return
         entry = _Entry(model, window, tuple(prompt), own)
-        others = [each for each in self._entries if each.shared(model, window, prompt) < len(each.prompt)]
+        others = [each for each, length in zip(self._entries, shared, strict=True) if length < len(each.prompt)]
         self._entries = [*others, entry]
         while sum(len(each.prompt) for each in self._entries) > self.tokens:
             self._entries.pop(0)

@@ -42,6 +42,7 @@ def test_merged_rows_equal_separate_ones(positions: str, parts: tuple[str, ...])
 def test_slots_of_rows_that_left_are_reused(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One row stays for 300 tokens while others come and go."""
     monkeypatch.setattr(engine, "SLOTS", 16)
+    monkeypatch.setattr(engine, "BLOCK", 4)
     model = native_of(make("lm", "model.positions=rotary"))
     _, alone = model.step(torch.tensor([[7, 5]]), model.start(window=window))
     _, merged = model.step(torch.tensor([[7, 5]]), model.start(window=window))
@@ -57,6 +58,43 @@ def test_slots_of_rows_that_left_are_reused(window: int | None, monkeypatch: pyt
             merged = model.reorder(merged, torch.tensor([0]))
     assert merged.length == 302
     assert merged.pool.keys.size(1) <= (150 if window else 2000)
+
+
+@torch.inference_mode()
+def test_slots_of_every_state_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States that share a pool go on by turns, and blocks are looked for again and again."""
+    monkeypatch.setattr(engine, "SLOTS", 16)
+    monkeypatch.setattr(engine, "BLOCK", 4)
+    model, first, second = native_of(make("lm", "model.positions=rotary")), [7, 5, 3], [11, 2]
+    states = [model.step(torch.tensor([ids]), model.start())[1] for ids in (first, second)]
+    apart = [model.step(torch.tensor([ids]), model.start())[1] for ids in (first, second)]
+    merged: Any = model.merge(states)
+    shared = [model.reorder(merged, torch.tensor([row])) for row in (0, 1)]
+    assert shared[0].pool is shared[1].pool
+    for step in range(150):
+        for row in (0, 1, 1) if step % 2 else (1, 0):
+            ids = torch.tensor([[(step + row) % VOCABULARY]])
+            logits, shared[row] = model.step(ids, shared[row])
+            expected, apart[row] = model.step(ids, apart[row])
+            assert torch.equal(logits, expected)
+    used = {int(slot) for state in shared for slots in state.slots() for slot in slots}
+    free = shared[0].pool.free[: shared[0].pool.free_count]
+    assert not used & {int(slot) + i for slot in free for i in range(4)}
+
+
+@settings(max_examples=30, deadline=None)
+@given(used=st.lists(st.integers(0, 36), max_size=20), size=st.integers(1, 7), count=st.integers(1, 9))
+def test_free_blocks_have_no_slot_that_is_used(used: list[int], size: int, count: int) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(engine, "BLOCK", size)
+        pool = engine.SlotPool(torch.zeros(2, 37, 3), torch.zeros(2, 37, 5), used=37)
+        state = engine.NativeState(pool, torch.tensor([used], dtype=torch.int32), length=len(used))
+        pool.reserve_blocks(count)
+        taken = pool.take_blocks(count)
+    assert len(set(taken.tolist())) == count * size
+    assert not set(taken.tolist()) & set(used)
+    assert int(taken.max()) < pool.capacity
+    assert state.pool is pool
 
 
 def test_states_that_do_not_fit_stay_apart() -> None:

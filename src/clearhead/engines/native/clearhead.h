@@ -146,9 +146,11 @@ PUBLIC int EXPORT(step_tokens)(const Stack *stack, const Input *input, const Cac
                                int tokens, int last, int threads);
 
 /* Append a slot for each of `tokens` new tokens to the list of each row, which has counts[row] -> slots in use. A row
-   takes `together` slots at a time, so that its keys lie side by side: next[row] is the next, left[row] how many.    */
+   takes a block of slots at a time, so that its keys lie side by side: next[row] is the next, left[row] how many. The
+   last of `free` is taken first, and then what is not used yet.                                                      */
 PUBLIC int64_t EXPORT(take_slots)(int32_t *lists, int64_t stride, int32_t *counts, int32_t *next, int32_t *left,
-                                  int rows, int tokens, int together, int64_t used);
+                                  int rows, int tokens, int block, int64_t used, const int32_t *free,
+                                  int32_t *free_count);
 
 /* Sentences end to end, without padding: sentence i is the tokens from begins[i] to begins[i + 1]. The encoder reads
    them -> keys and values for each layer of the decoder. 0, or 1 where memory ran out.                               */

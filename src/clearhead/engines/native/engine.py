@@ -10,8 +10,9 @@ own length.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
@@ -40,20 +41,30 @@ from clearhead.models.seq2seq import EncoderDecoder, Seq2Seq
 from clearhead.nn.attention import join_heads
 
 SLOTS = 512  # initial capacity of a cache
+BLOCK = 32  # slots that a row of several takes at a time
 FORMATS = {torch.float32: 0, torch.float16: 1, torch.uint8: 2}  # the codes of the C side, for keys and values
 PLAIN_SETTINGS = ("max_tokens", "beam_width", "n_best", "length_penalty", "return_logprobs", "seed")
 
 
-@dataclass
+@dataclass(eq=False)
 class SlotPool:
     """Keys and values of every token that any row has read: floats, float16, or bytes.
 
-    Bytes have the scale of each head behind its numbers: (L, slots, G × (K + 4)).
+    Bytes have the scale of each head behind its numbers: (L, slots, G × (K + 4)). Slots are taken from the end. Rows of
+    unequal length come and go: they take blocks, and those that no row of any state uses any more are taken again.
     """
 
     keys: Tensor  # (L, slots, G × K)
     values: Tensor  # (L, slots, G × V)
     used: int = 0
+    is_borrowed: bool = False  # whether the memory is another pool's, and only read; it is full
+    free: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int32))  # first slots of blocks, the last …
+    free_count: int = 0  # … of these is taken next
+    states: weakref.WeakSet[NativeState] = field(default_factory=weakref.WeakSet)  # that have slots of it
+
+    @property
+    def capacity(self) -> int:
+        return self.keys.size(1)
 
     def take(self, count: int) -> int:
         """The first of `count` new slots."""
@@ -62,18 +73,51 @@ class SlotPool:
         return first
 
     def reserve(self, count: int) -> None:
-        """Make room for `count` new slots."""
+        """Make room for `count` new slots at the end."""
         needed = self.used + count
-        if needed > self.keys.size(1):
-            capacity = max(2 * self.keys.size(1), needed)
+        if needed > self.capacity:
+            capacity = max(2 * self.capacity, needed)
             self.keys, self.values = (_grow(x[:, : self.used], capacity) for x in (self.keys, self.values))
+            self.is_borrowed = False
+
+    def reserve_blocks(self, count: int) -> None:
+        """Make room for `count` new blocks, free ones or at the end."""
+        if count * BLOCK <= self.free_count * BLOCK + self.capacity - self.used:
+            return
+        if not self.is_borrowed:
+            self._find_free()
+        if self.free_count < max(count, self.used // BLOCK // 2):  # or they would soon be looked for again
+            self.reserve(max(count * BLOCK, self.capacity - self.used + 1))
+
+    def _find_free(self) -> None:
+        """Find the blocks that no state uses."""
+        blocks = -(-self.used // BLOCK)
+        is_used = torch.zeros(blocks, dtype=torch.bool)
+        for state in self.states:
+            for slots in state.slots():
+                is_used[slots // BLOCK] = True
+        free = (~is_used[: self.used // BLOCK]).nonzero().flatten().flip(0) * BLOCK  # the first ones are taken first
+        self.free, self.free_count = free.int(), len(free)
+
+    def take_blocks(self, count: int) -> Tensor:
+        """The slots (count × BLOCK,) of blocks for which there is room."""
+        reused = min(count, self.free_count)
+        self.free_count -= reused
+        first = self.take((count - reused) * BLOCK)
+        again = self.free[self.free_count : self.free_count + reused]
+        firsts = torch.cat([again, torch.arange(first, self.used, BLOCK)])
+        return (firsts.long().unsqueeze(1) + torch.arange(BLOCK)).flatten()
 
     def select(self, slots: Tensor, capacity: int) -> SlotPool:
         """A pool that begins with these slots."""
-        keys, values = (x[:, slots] for x in (self.keys, self.values))
-        if capacity > len(slots):
-            keys, values = (_grow(x, capacity) for x in (keys, values))
+        keys, values = (x.new_empty(len(x), max(capacity, len(slots)), x.size(2)) for x in (self.keys, self.values))
+        for kept, x in ((keys, self.keys), (values, self.values)):
+            torch.index_select(x, 1, slots, out=kept[:, : len(slots)])
         return SlotPool(keys, values, len(slots))
+
+    def first(self, count: int) -> SlotPool:
+        """A pool of the first slots, without a copy until another slot is taken."""
+        return SlotPool(self.keys[:, :count], self.values[:, :count], count, is_borrowed=True)
 
 
 @dataclass(frozen=True)
@@ -88,7 +132,7 @@ class Source:
 
 @dataclass
 class UnequalRows:
-    """Rows of unequal length. Each takes several slots at a time, so that its keys and values lie side by side."""
+    """Rows of unequal length. Each takes a block of slots at a time, so that its keys and values lie side by side."""
 
     counts: Tensor  # (B,) int32, the slots in the list of each row
     firsts: Tensor  # (B,) int32, the position of its first slot
@@ -99,18 +143,11 @@ class UnequalRows:
         self._measure()
 
     def _measure(self) -> None:
-        counts = self.counts.tolist()
-        self.longest, self.total = max(counts, default=0), sum(counts)  # slots of the longest row, and of all
-
-    def grow(self, tokens: int) -> None:
-        """Take note of new tokens of all rows, or of as many fewer."""
-        self.longest += tokens
-        self.total += tokens * len(self.counts)
+        self.longest = max(self.counts.tolist(), default=0)  # slots of the longest row
 
     def forget(self, hidden: Tensor) -> None:
-        """Drop the first slots (B,) of each row, and those that it has taken."""
+        """Drop the first slots (B,) of each row."""
         self.counts, self.firsts = self.counts - hidden, self.firsts + hidden
-        self.left.zero_()
         self._measure()
 
     @classmethod
@@ -139,7 +176,7 @@ class SeenHead:
     tensor: Literal["weights", "scores"] = "weights"  # scores: with the position bias, before the softmax
 
 
-@dataclass
+@dataclass(eq=False)
 class NativeState:
     """What is known between two steps."""
 
@@ -151,6 +188,21 @@ class NativeState:
     unequal: UnequalRows | None = None  # the lengths of merged rows; None: all rows are equally long
     source: Source | None = None
     sentence: Tensor | None = None  # (B,) int32, the sentence of each row
+
+    def __post_init__(self) -> None:
+        self.pool.states.add(self)
+
+    def slots(self) -> Iterator[Tensor]:
+        """The slots that it uses, and those that its rows have taken."""
+        of, places = self.row_lengths(), torch.arange(self.lists.size(1))
+        yield self.lists[places < of.counts.unsqueeze(1)]
+        ahead = torch.arange(int(of.left.max()) if len(of.left) else 0)  # (left,)
+        yield (of.next.unsqueeze(1) + ahead)[ahead < of.left.unsqueeze(1)]
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether there is one row, whose slots are all that the pool has room for, one after the other."""
+        return len(self.lists) == 1 and self.unequal is None and self.pool.capacity == self.length
 
     def row_lengths(self) -> UnequalRows:
         if self.unequal is not None:
@@ -188,37 +240,41 @@ class NativeState:
         place = self.length - self.first
         lists = self.lists[:, max(0, place - window) : place].long()  # (B, kept)
         self.first = self.length - lists.size(1)
-        self.pool = self.pool.select(lists.flatten(), self.pool.keys.size(1))
+        self._move(self.pool.select(lists.flatten(), self.pool.capacity))
         kept = torch.arange(lists.numel(), dtype=torch.int32).view(lists.shape)
         self.lists = _grow(kept, self.lists.size(1))
 
+    def _move(self, pool: SlotPool) -> None:
+        self.pool.states.discard(self)
+        self.pool = pool
+        pool.states.add(self)
+
     def _extend_unequal(self, of: UnequalRows, rows: int, tokens: int) -> None:
-        together = rows * max(tokens, SLOTS // 16, 1)  # slots that all rows take at a time
-        visible = of.total if self.window is None else min(of.total, rows * self.window)
-        if self.pool.used > 2 * max(visible + together, SLOTS):
-            self._compact(of, together)
+        if self.window is not None and of.longest > 2 * max(self.window, BLOCK):
+            self._forget_hidden(of, self.window)
         if of.longest + tokens > self.lists.size(1):
             self.lists = _grow(self.lists, 2 * (of.longest + tokens))
-        self.pool.reserve(together)
-        library = load_library()
+        pool, library = self.pool, load_library()
         assert library is not None
-        self.pool.used = library.clearhead_take_slots(
+        if tokens <= BLOCK:
+            pool.reserve_blocks(rows)
+        else:
+            pool.reserve(rows * tokens)
+        free = ctypes.c_int32(pool.free_count)
+        pool.used = library.clearhead_take_slots(
             *(_address(self.lists), ctypes.c_int64(self.lists.size(1))),
             *(_address(x) for x in (of.counts, of.next, of.left)),
-            *(rows, tokens, together // rows, ctypes.c_int64(self.pool.used)),
+            *(rows, tokens, BLOCK, ctypes.c_int64(pool.used), _address(pool.free), ctypes.byref(free)),
         )
-        of.grow(tokens)
+        pool.free_count = free.value
+        of.longest += tokens
         self.length += tokens
 
-    def _compact(self, of: UnequalRows, together: int) -> None:
-        """Drop the slots of rows that have left, and those that the window does not show any more."""
-        hidden = torch.zeros_like(of.counts) if self.window is None else (of.counts - self.window).clamp(min=0)
-        ranges = zip(hidden.tolist(), of.counts.tolist(), strict=True)
-        kept = [self.lists[row, begin:end] for row, (begin, end) in enumerate(ranges)]
-        slots, index = torch.unique(torch.cat(kept), return_inverse=True)
-        self.pool = self.pool.select(slots.long(), 2 * max(len(slots) + together, SLOTS) + together)
-        for row, part in enumerate(index.int().split([len(each) for each in kept])):
-            self.lists[row, : len(part)] = part
+    def _forget_hidden(self, of: UnequalRows, window: int) -> None:
+        """Drop the slots that the window does not show any more."""
+        hidden = (of.counts - window).clamp(min=0)
+        for row, (begin, end) in enumerate(zip(hidden.tolist(), of.counts.tolist(), strict=True)):
+            self.lists[row, : end - begin] = self.lists[row, begin:end].clone()
         of.forget(hidden)
 
 
@@ -500,16 +556,23 @@ class NativeEngine:
             state.unequal.counts -= tokens
             state.unequal.next -= tokens
             state.unequal.left += tokens
-            state.unequal.grow(-tokens)
+            state.unequal.longest -= tokens
         return state
 
     @torch.inference_mode()
     def prefix(self, state: NativeState, row: int, length: int) -> NativeState | None:
-        """A new state of one row that has read the first `length` tokens of a row; None where they are not kept."""
-        rows = state.row_lengths()
-        if state.source is not None or int(rows.firsts[row]) > 0 or length > int(rows.counts[row]):
+        """A new state of one row that has read the first `length` tokens of a row; None where they are not kept.
+
+        It may read the memory of this state, which must not be rewound to before these tokens.
+        """
+        if state.source is not None:
             return None
-        pool = state.pool.select(state.lists[row, :length].long(), length)  # it grows when a row is read further
+        if state.is_in_order and length <= state.length:
+            return NativeState(state.pool.first(length), state.lists.clone(), state.window, length)
+        rows = state.row_lengths()
+        if int(rows.firsts[row]) > 0 or length > int(rows.counts[row]):
+            return None
+        pool = state.pool.select(state.lists[row, :length], length)  # it grows when a row is read further
         lists = _grow(torch.arange(length, dtype=torch.int32).unsqueeze(0), length + SLOTS)
         return NativeState(pool, lists, state.window, length)
 
@@ -520,19 +583,21 @@ class NativeEngine:
         if any(each.source is not None or each.window != base.window for each in states):
             return None
         pool, room = base.pool, max(each.lists.size(1) for each in states)
-        # Room for what the rows will read, so that it is not copied again: until it is written to, it is no memory.
-        pool.reserve(sum(each.pool.used + SLOTS for each in others))
-        lists, slots = [_grow(base.lists, room)], [0]
+        # All at once: what is taken belongs to no state before the end, and would be found free.
+        pool.reserve_blocks(sum(-(-each.pool.used // BLOCK) for each in others))
+        lists, rows = [_grow(base.lists, room)], [base.row_lengths()]
         for each in others:
-            slot = pool.take(each.pool.used)
-            slots.append(slot)
+            used, of = each.pool.used, each.row_lengths()
+            slots = pool.take_blocks(-(-used // BLOCK))
             for into, new in ((pool.keys, each.pool.keys), (pool.values, each.pool.values)):
-                into[:, slot : slot + each.pool.used] = new[:, : each.pool.used]
-            lists.append(_grow(each.lists, room) + slot)
-        rows = [state.row_lengths() for state in states]
-        for row, slot in zip(rows, slots, strict=True):
-            row.next = row.next + slot
-        parts = ([getattr(row, field.name) for row in rows] for field in fields(UnequalRows))
+                into.index_copy_(1, slots[:used], new[:, :used])
+            known = each.lists.clamp(0, max(used - 1, 0))  # what lies behind a row is any number
+            lists.append(_grow(slots.int()[known] if used else known, room))
+            rows.append(UnequalRows.of(of.counts, of.firsts))
+            if len(of.counts) == 1 and used:  # it goes on in the last of its blocks
+                rows[-1].next += slots[used - 1] + 1 - rows[-1].next
+                rows[-1].left += len(slots) - used
+        parts = ([getattr(row, each.name) for row in rows] for each in fields(UnequalRows))
         unequal = UnequalRows(*map(torch.cat, parts))
         return replace(base, lists=torch.cat(lists), length=int(unequal.lengths.max()), unequal=unequal)
 

@@ -379,10 +379,12 @@ int EXPORT(step_tokens)(const Stack *stack, const Input *input, const Cache *cac
 }
 
 int64_t EXPORT(take_slots)(int32_t *lists, int64_t stride, int32_t *counts, int32_t *next, int32_t *left, int rows,
-                           int tokens, int together, int64_t used) {
+                           int tokens, int block, int64_t used, const int32_t *free, int32_t *free_count) {
     for (int row = 0; row < rows; row++) {
-        if (left[row] < tokens) {
-            int taken = max_int(tokens, together);
+        if (left[row] < tokens && tokens <= block && *free_count > 0)
+            next[row] = free[--*free_count], left[row] = block;
+        else if (left[row] < tokens) {
+            int taken = max_int(tokens, block);
             next[row] = used, left[row] = taken, used += taken;
         }
         for (int t = 0; t < tokens; t++) lists[row * stride + counts[row]++] = next[row]++;
