@@ -173,6 +173,20 @@ def test_the_choice_recovers_from_a_slow_moment(monkeypatch: pytest.MonkeyPatch)
     assert again == [begin + i for begin in (32, 64, 128, 256, 384) for i in range(library.TRIALS)]
 
 
+@pytest.mark.parametrize(("slow", "share"), [(4.0, 0.0), (20.0, 1.0)])
+def test_single_slow_steps_count_by_what_they_cost(monkeypatch: pytest.MonkeyPatch, slow: float, share: float) -> None:
+    """Of 16 steps with four threads one is slow: they take 0.9 together, or 1.9; one thread takes 1.2."""
+    now, steps = [0.0], [0]
+    monkeypatch.setattr(library.time, "perf_counter", lambda: now[0])
+    found, chosen = library.ThreadChooser(most=4), []
+    for _ in range(2000):
+        with found.choose(rows=9) as trial:
+            steps[0] += trial.threads == 4
+            now[0] += 1.2 if trial.threads == 1 else slow if steps[0] % 16 == 0 else 0.7
+        chosen.append(trial.threads)
+    assert sum(number == 1 for number in chosen[1000:]) / 1000 == pytest.approx(share, abs=0.25)
+
+
 def test_a_search_is_measured_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(library.time, "perf_counter", lambda: now[0])

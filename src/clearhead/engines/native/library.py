@@ -11,7 +11,7 @@ import hashlib
 import os
 import sys
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,6 +95,7 @@ def _text(function: Any) -> str:
 
 TRIALS = 4  # measurements of each number of threads in a row, for each size of step
 PERIOD = 128  # steps of a size after which the other number is tried again; at first sooner
+REMEMBERED = 64  # steps with the number in use: single slow ones happen, and count by what they cost
 
 
 def cores() -> int:
@@ -114,16 +115,14 @@ class ThreadChooser:
     """Finds the number of threads that makes a step fastest, by trying. It changes the time only, never the result.
 
     Each number is tried for some steps of each size, then the faster one stays. Now and then the other is tried again
-    for as many: the machine may have been busy for a moment, and threads that sleep are slow to begin.
+    for as many: the machine may have been busy for a moment, and threads that sleep are slow to begin. Trials count by
+    their median; what is then used counts by the mean of its times, since a thread that sometimes has no processor
+    makes single steps slow.
     """
 
     def __init__(self, most: int | None = None):
         self.choices = sorted({1, cores() if most is None else most})
-        self._seconds: dict[int, dict[int, deque[float]]] = defaultdict(  # of each size, for each number of threads
-            lambda: {number: deque(maxlen=TRIALS) for number in self.choices}
-        )
-        self._used: Counter[int] = Counter()
-        self._again: dict[int, int] = {}  # the number that is tried again, or was the last time, for each size
+        self._sizes: dict[int, _Size] = defaultdict(lambda: _Size(self.choices))
 
     @contextmanager
     def choose(self, rows: int) -> Iterator[Trial]:
@@ -131,23 +130,55 @@ class ThreadChooser:
         if is_beside_others():
             yield Trial(1)
             return
-        size = rows.bit_length()
-        self._used[size] += 1
-        trial = Trial(self.best(size))
+        size = self._sizes[rows.bit_length()]
+        trial = Trial(size.next())
         began = time.perf_counter()
         yield trial
         seconds = (time.perf_counter() - began) / trial.steps
         # The steps of a whole search are measured together: they count as two at most.
-        self._seconds[size][trial.threads].extend([seconds] * min(2, trial.steps))
+        size.measured(trial.threads, seconds, min(2, trial.steps))
 
-    def best(self, size: int) -> int:
-        """The next number to try, or the one with the shortest recent times, of which the median counts."""
-        seconds, used = self._seconds[size], self._used[size]
-        for number in self.choices:
-            if len(seconds[number]) < TRIALS:
-                return number
-        fastest, *others = sorted(self.choices, key=lambda number: median(seconds[number]))
-        begin = used - used % PERIOD if used > PERIOD else 1 << used.bit_length() - 1  # 16, 32, …, PERIOD, 2 PERIOD, …
-        if used == begin:
-            self._again[size] = next(iter(others), fastest)
-        return self._again.get(size, fastest) if used < begin + TRIALS else fastest
+
+class _Size:
+    """The choice for steps of one size."""
+
+    def __init__(self, choices: list[int]):
+        self.choices, self.used = choices, 0
+        self.times: dict[int, _Time] = {}  # of each number that was tried
+        self.trials: list[float] = []  # of the number that is being tried
+        self.trying: int | None = choices[0]
+
+    def next(self) -> int:
+        """The next number to use, or to try."""
+        self.used += 1
+        fastest = min(self.times, key=lambda number: self.times[number].mean) if self.times else self.choices[0]
+        if self.trying is None and self.used == self._begin():
+            self.trying = next((number for number in self.choices if number != fastest), None)
+        return fastest if self.trying is None else self.trying
+
+    def _begin(self) -> int:
+        """When the other number is tried again: at step 16, 32, …, PERIOD, 2 PERIOD, …"""
+        return self.used - self.used % PERIOD if self.used > PERIOD else 1 << self.used.bit_length() - 1
+
+    def measured(self, number: int, seconds: float, steps: int) -> None:
+        """Take note of the seconds of each of some steps."""
+        if number != self.trying:
+            self.times[number].add(seconds, steps)
+            return
+        self.trials += [seconds] * steps
+        if len(self.trials) >= TRIALS:
+            self.times[number] = _Time(median(self.trials))
+            self.trials = []
+            self.trying = next((each for each in self.choices if each not in self.times), None)
+
+
+@dataclass
+class _Time:
+    """The mean time of a step; of the last ones, as they become many."""
+
+    mean: float
+    steps: int = 1
+
+    def add(self, seconds: float, steps: int) -> None:
+        self.steps = min(self.steps + steps, REMEMBERED)
+        self.mean += (seconds - self.mean) * steps / self.steps

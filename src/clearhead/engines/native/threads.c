@@ -2,6 +2,13 @@
    already. Threads wait for the next call for some microseconds, because the next step usually follows at once, and
    then sleep.                                                                                                        */
 
+#if defined(__linux__)
+#define _GNU_SOURCE /* for the processors that a thread runs on */
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "threads.h"
 
 #if defined(_WIN32)
@@ -19,6 +26,7 @@ void barrier(const Worker *worker) {
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 enum {
     MOST = 64,        /* threads of the pool */
@@ -31,7 +39,12 @@ static struct {
     pthread_cond_t wake, go_on;
     void (*work)(const Worker *, void *);
     void *context;
-    int count;            /* workers of the call, the caller included */
+    int count;   /* workers of the call, the caller included */
+    double last; /* when the last call ended */
+#if defined(__linux__)
+    cpu_set_t processors;        /* that a thread may run on */
+    atomic_int apart, ids[MOST]; /* whether they were kept from the caller's; the threads, as the system counts them */
+#endif
     int threads;          /* that were started */
     atomic_int sleeping;  /* of them */
     atomic_int busy;      /* those that have not finished the call */
@@ -46,6 +59,13 @@ static struct {
           .go_on = PTHREAD_COND_INITIALIZER};
 
 static unsigned before_first_call[MOST]; /* of each thread */
+static const double PAUSE = 0.005;       /* seconds between two calls after which the system may put threads anywhere */
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + 1e-9 * now.tv_nsec;
+}
 
 static inline void look_again(void) {
 #if defined(__x86_64__)
@@ -100,11 +120,50 @@ static unsigned next_call(unsigned last) {
     return atomic_load(&pool.call);
 }
 
+/* A thread that wakes is often put beside the one that woke it, which does not let it begin for milliseconds. So before
+   it wakes it is kept from that processor; when it has begun, it may run anywhere again.                             */
+#if defined(__linux__)
+static void keep_apart(void) {
+    cpu_set_t others;
+    int processor = sched_getcpu();
+    if (processor < 0 || sched_getaffinity(0, sizeof pool.processors, &pool.processors)) return;
+    others = pool.processors;
+    CPU_CLR(processor, &others);
+    pool.apart = CPU_COUNT(&others) > 0;
+    for (int i = 1; pool.apart && i <= pool.threads; i++)
+        if (pool.ids[i]) sched_setaffinity(pool.ids[i], sizeof others, &others);
+}
+
+static void clear_apart(void) {
+    pool.apart = 0;
+}
+
+static void begin_anywhere(void) {
+    if (pool.apart) sched_setaffinity(0, sizeof pool.processors, &pool.processors);
+}
+
+static void note_thread(int number) {
+    pool.ids[number] = (int)syscall(SYS_gettid);
+}
+#else
+static void keep_apart(void) {
+}
+static void clear_apart(void) {
+}
+static void begin_anywhere(void) {
+}
+static void note_thread(int number) {
+    (void)number;
+}
+#endif
+
 /* Every thread of the pool takes note of every call, so that none is late for the one after it. */
 static void *work_on_calls(void *number) {
     int own = (int)(intptr_t)number;
+    note_thread(own);
     for (unsigned call = before_first_call[own];;) {
         call = next_call(call);
+        begin_anywhere();
         if (own < pool.count) pool.work(&(Worker){own, pool.count}, pool.context);
         if (atomic_fetch_sub(&pool.busy, 1) == 1) announce(&pool.finished);
     }
@@ -148,14 +207,18 @@ void run_parallel(int threads, void (*work)(const Worker *, void *), void *conte
     Worker caller = {0, pool.count};
     atomic_store(&pool.busy, pool.threads);
     unsigned finished = atomic_load(&pool.finished);
+    int asleep = atomic_load(&pool.sleeping);
+    if (asleep && seconds() > pool.last + PAUSE) keep_apart();
     atomic_fetch_add(&pool.call, 1);
-    if (atomic_load(&pool.sleeping)) {
+    if (asleep || atomic_load(&pool.sleeping)) {
         pthread_mutex_lock(&pool.sleep);
         pthread_cond_broadcast(&pool.wake);
         pthread_mutex_unlock(&pool.sleep);
     }
     work(&caller, context);
     if (pool.threads) await(&pool.finished, finished);
+    clear_apart();
+    pool.last = seconds();
     pthread_mutex_unlock(&pool.in_use);
 }
 
