@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -87,3 +89,30 @@ def test_nothing_is_returned_after_the_deadline() -> None:
     for items in [(), (5,), (5, 3, 2)]:
         with pytest.raises(RequestError, match=r"^this took longer than 0.01 seconds; ask for less at a time$"):
             run(read, 0.01, *items)
+
+
+def test_an_item_that_is_taken_while_it_is_being_put_does_not_hide_the_next() -> None:
+    """The thread that puts it may be interrupted after it is in the queue, before it wakes the loop."""
+    taken = threading.Event()
+
+    class Items(deque[str]):
+        def append(self, item: str) -> None:
+            super().append(item)
+            if item == "first":
+                assert taken.wait(NEVER)
+
+    async def work() -> list[list[str]]:
+        queue = ThreadQueue[str](3.0)
+        queue._items = Items()
+        loop = asyncio.get_running_loop()
+        putting = loop.run_in_executor(None, queue.put, "first")
+        found = [await queue.take()]
+        second = asyncio.ensure_future(queue.take())
+        await turns(3)  # it waits
+        taken.set()
+        await putting
+        await asyncio.sleep(0.05)  # it was woken, and waits again
+        await loop.run_in_executor(None, queue.put, "second")
+        return [*found, await second]
+
+    assert run(work) == [["first"], ["second"]]

@@ -383,5 +383,6 @@ class ThreadQueue(Generic[T]):
                 while not self._items:  # what woke the loop may have been taken already
                     await self._filled.wait()
                     self._filled.clear()
+                    self._is_waking = False  # also if what woke the loop was taken before: the next item wakes it again
         except TimeoutError:
             raise timeout_error(self.seconds) from None
