@@ -230,7 +230,8 @@ async def respond(request: Request, served: ServedModel, prompted: Prompted, for
         chunks = chunks_together(requests, submit, seconds, served.pause)
         first = await while_connected(request, anext(chunks), seconds)
         include_usage = prompted.body.stream_options.include_usage
-        events = _events(served, _chained(first, chunks), form, head, prompt_tokens, include_usage, look)
+        end = _StreamEnd(sum(each.settings.n_best for each in requests), prompt_tokens if include_usage else None)
+        events = _events(served, _chained(first, chunks), form, head, end, look)
         return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)
     texts = await while_connected(request, _gathered(generated_chunks(requests, submit, seconds)), seconds)
     usage = Usage.of(prompt_tokens, sum(text.generated for text in texts)).model_dump()
@@ -258,17 +259,31 @@ async def _chained(first: list[TextChunk], chunks: AsyncIterator[list[TextChunk]
         yield some
 
 
+@dataclass(frozen=True)
+class _StreamEnd:
+    """What is sent when all texts of a stream have ended."""
+
+    texts: int
+    prompt_tokens: int | None  # where the usage was asked for
+
+    def events(self, head: dict[str, object], generated: int) -> str:
+        done = "data: [DONE]\n\n"
+        if self.prompt_tokens is None:
+            return done
+        total = Usage.of(self.prompt_tokens, generated).model_dump()
+        return _event({**head, "choices": [], "usage": total}) + done
+
+
 async def _events(
     served: ServedModel,
     chunks: AsyncIterator[list[TextChunk]],
     form: ResponseFormat,
     head: dict[str, object],
-    prompt_tokens: int,
-    usage: bool,
+    end: _StreamEnd,
     look: AnswerLook | None,
 ) -> AsyncIterator[str]:
     """The server-sent events of all texts; those that are there together are sent together."""
-    head, generated = {**head, "object": form.event}, dict[int, int]()
+    head, generated, running = {**head, "object": form.event}, dict[int, int](), end.texts
     served.streams += 1
     try:
         async for some in chunks:
@@ -279,11 +294,12 @@ async def _events(
                 generated[chunk.index] = chunk.generated
                 data = {**head, "choices": [await _with_look(form.delta(chunk), chunk, look)]}
                 events.append(_event(data) if look is None else await asyncio.to_thread(_large_event, data))
+                running -= chunk.finish is not None
+            if not running:
+                events.append(end.events(head, sum(generated.values())))
             yield "".join(events)
-        if usage:
-            total = Usage.of(prompt_tokens, sum(generated.values())).model_dump()
-            yield _event({**head, "choices": [], "usage": total})
-        yield "data: [DONE]\n\n"
+        if running:  # a search found fewer texts than were asked for
+            yield end.events(head, sum(generated.values()))
     except Exception as problem:
         yield _event(to_request_error(problem).document())
     finally:
