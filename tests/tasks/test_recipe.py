@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from clearhead.data.examples import Dataset
 from clearhead.errors import DataError
 from clearhead.tasks import TASKS, default_config, override_config
 from clearhead.tasks.base import recipe
-from clearhead.tasks.base.recipe import Budget, DataFacts, choose
+from clearhead.tasks.base.recipe import Budget, DataFacts, choose, core_speed
 from clearhead.tasks.base.task import Workspace
 from clearhead.train.loop import Callbacks
 from clearhead.train.presets import preset_settings
@@ -25,6 +26,7 @@ AMOUNTS = [10, 997, 19_997, 1_000_003]
 @pytest.fixture(autouse=True)
 def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipe, "cores", lambda: 1)
+    monkeypatch.setattr(recipe, "core_speed", lambda: 1.0)
 
 
 @pytest.mark.parametrize("task", TASKS.builtin())
@@ -64,7 +66,7 @@ def test_more_time_and_more_cores_make_a_larger_model() -> None:
     small, large = (TASKS["translate"].recipe(facts, Budget(minutes, 2)) for minutes in (2, 60))
     assert small["model.dim"] < large["model.dim"]
     assert TASKS["translate"].recipe(facts, Budget(20, 1)) == TASKS["translate"].recipe(facts, Budget(10, 2))
-    assert str(Budget(1, 1)), str(Budget(2.5, 2)) == ("1 minute on one core", "2.5 minutes on 2 cores")
+    assert (str(Budget(1, 1)), str(Budget(2.5, 2))) == ("1 minute on one core", "2.5 minutes on 2 cores")
 
 
 def test_few_pairs_make_a_small_model_that_forgets_more() -> None:
@@ -73,13 +75,43 @@ def test_few_pairs_make_a_small_model_that_forgets_more() -> None:
     assert few["model.dropout"] > many.get("model.dropout", 0.1)
 
 
-def test_pairs_that_are_read_seldom_need_no_dropout() -> None:
-    facts = DataFacts(20_000, "pairs", 60.0)
-    short, long = (TASKS["translate"].recipe(facts, Budget(minutes, 1)) for minutes in (4, 10))
-    assert short["model.dropout"] == 0.0
-    assert "model.dropout" not in long  # the usual one
-    sentences = DataFacts(20_000, "pairs", 20.0)  # as many short ones are less to learn from
-    assert "model.dropout" not in TASKS["translate"].recipe(sentences, Budget(4, 1))
+def dropout(pairs: int, characters: float, budget: Budget) -> float:
+    found: float = TASKS["translate"].recipe(DataFacts(pairs, "pairs", characters), budget)["model.dropout"]
+    return found
+
+
+def test_the_more_often_pairs_are_read_the_more_dropout_they_have() -> None:
+    assert dropout(20_000, 60.0, Budget(1.5, 1)) == 0.0
+    assert 0.0 < dropout(20_000, 60.0, Budget(3, 1)) < 0.1
+    assert dropout(20_000, 60.0, Budget(8, 1)) == pytest.approx(dropout(20_000, 60.0, Budget(4, 1)) + 0.1)
+    assert dropout(20_000, 15.0, Budget(1.5, 1)) == dropout(20_000, 60.0, Budget(6, 1))  # short ones are less to learn
+    assert dropout(20_000, 60.0, Budget(2, 1, speed=1.5)) == dropout(20_000, 60.0, Budget(3, 1))
+    assert dropout(1000, 60.0, Budget(60, 1)) == 0.3
+    larger, smaller = (dropout(20_000, 60.0, Budget(minutes, 1)) for minutes in (10.1, 9.9))
+    assert larger < smaller  # a larger model reads less in the same time
+
+
+def test_a_fast_machine_reads_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts, given = DataFacts(20_000, "pairs", 60.0), ["train.max_minutes"]
+    config = override_config(default_config("translate"), ["train.max_minutes=2"])
+    chosen = []
+    for speed in (0.5, 3.0):
+        monkeypatch.setattr(recipe, "core_speed", lambda speed=speed: speed)
+        chosen.append(choose(config, facts, given, None)[0].model.dropout)
+    assert chosen == [0.0, dropout(20_000, 60.0, Budget(6, 1))]
+    steps = choose(config, facts, [*given, "train.max_steps"], None)[0]  # does not depend on the machine
+    assert steps.model.dropout == dropout(20_000, 60.0, Budget(2, 1))
+
+
+def test_a_core_that_takes_twice_as_long_is_half_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for seconds in (0.01, 0.02):
+        ticks = count(0.0, seconds)
+        monkeypatch.setattr(recipe.time, "perf_counter", lambda ticks=ticks: next(ticks))
+        found.append(core_speed())
+    assert found[0] == pytest.approx(2 * found[1])
+    monkeypatch.setenv("WORLD_SIZE", "2")  # both processes must choose the same
+    assert core_speed() == 1.0
 
 
 def test_a_model_that_starts_from_another_has_its_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

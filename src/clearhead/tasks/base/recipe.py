@@ -8,6 +8,7 @@ which parts of the recipe with them.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from clearhead.tasks import TASKS, override_config, run_config
 Recipe = Mapping[str, Any]  # dotted name -> value
 
 GPU_CORES = 40  # a small GPU trains about as fast as so many cores
+REFERENCE = 85e9  # float32 operations a second of the core for which the recipes were found, multiplying matrices
+PRODUCT, PRODUCTS = 512, 9  # size and number of the matrix products that are measured: 20 ms
 # What a recipe gives together: if the user chooses a name on the left, those on the right are the user's as well.
 TOGETHER: Mapping[str, tuple[str, ...]] = {
     "model.dim": ("model.heads", "model.inner"),
@@ -84,10 +87,16 @@ class Budget:
 
     minutes: float
     cores: int
+    speed: float = 1.0  # of a core, compared with that for which the recipes were found
 
     @property
     def core_minutes(self) -> float:
         return self.minutes * self.cores
+
+    @property
+    def work(self) -> float:
+        """The minutes that the core for which the recipes were found needs for as much."""
+        return self.core_minutes * self.speed
 
     def __str__(self) -> str:
         cores = "one core" if self.cores == 1 else f"{self.cores} cores"
@@ -101,6 +110,21 @@ def cores() -> int:
     return torch.get_num_threads() * int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def core_speed() -> float:
+    """How fast a core multiplies matrices, compared with that for which the recipes were found.
+
+    1 for a GPU, and in several processes, which must all choose the same.
+    """
+    if torch.cuda.is_available() or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return 1.0
+    matrix, seconds = torch.ones(PRODUCT, PRODUCT), list[float]()
+    for _ in range(PRODUCTS):
+        began = time.perf_counter()
+        matrix @ matrix
+        seconds.append(time.perf_counter() - began)
+    return 2 * PRODUCT**3 / min(seconds) / REFERENCE / torch.get_num_threads()
+
+
 def choose(config: AnyConfig, facts: DataFacts, given: Collection[str], size: str | None) -> tuple[AnyConfig, str]:
     """The configuration completed by the task's recipe, and a sentence that says what was chosen.
 
@@ -108,7 +132,8 @@ def choose(config: AnyConfig, facts: DataFacts, given: Collection[str], size: st
     """
     task = TASKS[config.task]
     minutes = config.train.max_minutes or task.default_minutes(facts)
-    budget = Budget(minutes, cores())
+    # Equal commands with a number of steps give equal runs.
+    budget = Budget(minutes, cores(), 1.0 if "train.max_steps" in given else core_speed())
     fixed = {*given, *(name for chosen in given for name in TOGETHER.get(chosen, ())), *(SIZE if size else ())}
     recipe = {**task.recipe(facts, budget), "train.max_minutes": minutes}
     if "train.max_minutes" in given and "train.max_steps" not in given:
