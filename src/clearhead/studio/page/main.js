@@ -44,8 +44,8 @@ const THEMES = [["", t("System")], ["light", t("Light")], ["dark", t("Dark")]];
 let models = [];
 let open = { view: "play", state: {}, page: null };
 let before = []; // links to which undo returns, the newest last
-let settling = null; // the timer after which a change counts as made
-const SETTLE = 600; // milliseconds: a slider that is being moved is one change
+let [settling, timer] = [false, null]; // whether the next change is a part of the last one, and until when
+const SETTLE = 600; // milliseconds: a slider that is being moved is one change, what is pressed next is another
 
 const main = h("main", { id: "view", tabindex: -1 });
 const card = h("div", { class: "st-side-place" });
@@ -72,13 +72,15 @@ const studio = {
     presentation.share();
     if (location.hash === old || !open.complete) return;
     if (!settling) before.push(old);
-    clearTimeout(settling);
-    settling = setTimeout(() => { settling = null; }, SETTLE);
+    clearTimeout(timer);
+    [settling, timer] = [true, setTimeout(() => { settling = false; }, SETTLE)];
   },
   go(view, state) {
     location.hash = formatLink(view, state);
   },
 };
+
+document.addEventListener("pointerdown", () => { settling = false; }, { capture: true });
 
 /** Return to what was shown before the last change. */
 function undo() {
