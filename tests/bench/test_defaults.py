@@ -21,13 +21,15 @@ from clearhead.bench.defaults import (
     nanogpt,
     novel,
     pairs,
+    points,
     trained,
     treebank,
     write_files,
 )
+from clearhead.cli.main import _run
 from clearhead.data import Labelled, Pair, Picture, read
 from clearhead.data.examples import Dataset
-from clearhead.errors import RunError
+from clearhead.errors import ConfigError, RunError
 
 SENTENCES = [Pair(f"a b {i}", f"c d {i}") for i in range(1500)]
 TEXTS = [Labelled(f"{'good' if i % 2 else 'bad'}\tfilm {i}", "ab"[i % 2]) for i in range(50)]
@@ -131,3 +133,15 @@ def test_scores_limits_times_and_peers_are_reported(monkeypatch: pytest.MonkeyPa
     _, early, _, _ = defaults.run(peers=False)
     assert (round(early.value, 6), early.holds) == (30, False)
     assert {point.task for point in POINTS} == {"translate", "lm", "classify", "tag", "vision"}
+
+
+def test_only_the_points_whose_names_begin_so_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [point.name for point in points("en-de, 10")] == ["en-de, 10,000 pairs", "en-de, 100,000 pairs"]
+    assert points("") == list(POINTS)
+    with pytest.raises(ConfigError, match=r"^no point of bench defaults begins with 'TRECK'; did you mean TREC\?$"):
+        next(defaults.run(peers=False, only="TRECK"))
+
+
+def test_only_defaults_has_points(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(["bench", "core", "--only", "TREC"], debug=False) == 2
+    assert capsys.readouterr().err == "clearhead: --only is an option of bench defaults, not of bench core\n"

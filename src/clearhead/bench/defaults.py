@@ -32,7 +32,7 @@ from clearhead.bench.measure import Measurement
 from clearhead.bench.peers import reset_torch, transformers_gpt
 from clearhead.data import read
 from clearhead.data.hub import get
-from clearhead.errors import RunError
+from clearhead.errors import ConfigError, RunError, nearest
 
 PROMISE = 20  # per cent: how far the real time may be from the promised one
 
@@ -81,9 +81,9 @@ class Point:
         return 100 if self.metric == "accuracy" else 1
 
 
-def run(peers: bool) -> Iterator[Measurement]:
-    """The score of every point, and the real time of each against the promised one."""
-    for point in POINTS:
+def run(peers: bool, only: str = "") -> Iterator[Measurement]:
+    """The score of every point whose name begins so, and the real time of each against the promised one."""
+    for point in points(only):
         with TemporaryDirectory() as folder:
             data = point.data(Path(folder))
             found = trained(point, data, Path(folder) / "run")
@@ -97,6 +97,15 @@ def run(peers: bool) -> Iterator[Measurement]:
             if peers and point.peer is not None:
                 theirs = point.scale * point.peer.score(data, point.minutes)
                 yield Measurement(f"{point.name}, {point.peer.name}", theirs, point.unit)
+
+
+def points(beginning: str) -> list[Point]:
+    """Those whose names begin so."""
+    found = [point for point in POINTS if point.name.startswith(beginning)]
+    if not found:
+        names = [point.name for point in POINTS]
+        raise ConfigError(f"no point of bench defaults begins with {beginning!r}; {nearest(beginning, names)}")
+    return found
 
 
 def trained(point: Point, data: Data, out: Path) -> dict[str, Any]:

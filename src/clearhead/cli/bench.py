@@ -32,6 +32,9 @@ def bench(
     model: Annotated[
         str | None, typer.Option(help="look: measure this language model from elsewhere instead of our GPT-2.")
     ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="defaults: measure only the points whose names begin so, such as en-fr.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -52,22 +55,28 @@ def bench(
         raise ConfigError(f"--faults is a part of bench serve, not of bench {name}")
     if model is not None and name != "look":
         raise ConfigError(f"--model is an option of bench look, not of bench {name}")
+    if only is not None and name != "defaults":
+        raise ConfigError(f"--only is an option of bench defaults, not of bench {name}")
     if problem := library_problem():
         console(stderr=True).print(
             f"note: torch is measured instead of native code: {problem}", style="yellow", soft_wrap=True
         )
     results = []
     if model is not None:
-        running = import_module("clearhead.bench.look").run_model(model, peers)
+        part, running = f" --model {Path(model).name}", import_module("clearhead.bench.look").run_model(model, peers)
+    elif only is not None:
+        part, running = f" --only {only}", import_module("clearhead.bench.defaults").run(peers, only)
+    elif faults:
+        part, running = " --faults", import_module(FAULTS).run(minutes, clients)
     else:
-        running = suite.run(peers) if not faults else import_module(FAULTS).run(minutes, clients)
+        part, running = "", suite.run(peers)
     for result in running:
         results.append(result)
         console(stderr=True).print(f"  {result.what}: {result.value:.3g} {result.unit}")
     peer_versions = suite.versions() if peers else {}
     hardware = machine()
     document = {
-        "bench": f"{name} --faults" if faults else name if model is None else f"{name} --model {Path(model).name}",
+        "bench": name + part,
         "machine": hardware | peer_versions,
         "figures": [result.document() for result in results],
     }
