@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -41,6 +42,7 @@ DESCRIPTION = """Trained models over HTTP: OpenAI's API for language models, and
 Every error has one sentence that says what is wrong. A full queue answers 429 with `Retry-After`."""
 CLOSING_SECONDS = 5.0  # for the thread of a model to end
 SWITCH_SECONDS = 0.0005  # that a thread waits for another one's Python: a request is answered in many short parts
+GARBAGE = (20_000, 20, 20)  # new objects before Python looks for cycles: requests make many objects and few cycles
 RESERVED_FILES = 100  # files that the service itself may open, besides connections
 
 
@@ -218,6 +220,7 @@ def run_server(server: uvicorn.Server, limits: Limits, listening: socket.socket)
     """Run a server on a bound port until SIGINT or SIGTERM."""
     allow_connections(limits.connections)
     sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(*GARBAGE)
     if threading.current_thread() is threading.main_thread():
         # uvicorn raises the signal that stopped it again: it has finished by then, and the process need not die of it
         for number in (signal.SIGINT, signal.SIGTERM):
