@@ -1,6 +1,6 @@
 /* Native code under AddressSanitizer and UBSan: every array is exactly as large as it must be, so whatever is read or
-   written beyond one ends the program. Products are compared with their definition, a greedy search with its steps, and
-   texts together with each alone. test_sanitizers.py compiles and runs it once for each variant.                     */
+   written beyond one ends the program. Products and sums are compared with their definition, a greedy search with its
+   steps, and texts together with each alone. test_sanitizers.py compiles and runs it once for each variant.          */
 
 #include "expect.h"
 #include "linear.h"
@@ -78,6 +78,36 @@ static void check_product(int inputs, int outputs, int tokens, int bytes, int th
             expect(fabs(sum - p.y[t * outputs + o]) <= near, bytes ? "a product of bytes" : "a product of floats");
         }
     free(weights), free((void *)p.x), free(p.y), free_quantized(&p.quantized), free_linear(&f);
+}
+
+/* --- what attention adds --- */
+
+static void check_dots(int size) {
+    float *a = random_floats(size), *others[8];
+    for (int n = 0; n < 8; n++) others[n] = random_floats(size);
+    vec8 found = dot_eight(a, (const float *const *)others, size);
+    for (int n = 0; n < 8; n++) {
+        double expected = 0;
+        for (int i = 0; i < size; i++) expected += (double)a[i] * others[n][i];
+        expect(fabs(found[n] - expected) < 1e-5, "one of eight dot products");
+        free(others[n]);
+    }
+    free(a);
+}
+
+static void check_mix(int size, int count) {
+    int64_t apart = size + 3, last = 2 * count - 1;
+    float *x = random_floats(count ? last * apart + size : 0), *weights = random_floats(count);
+    float *y = random_floats(size);
+    int32_t *list = malloc(sizeof(int32_t) * count);
+    for (int j = 0; j < count; j++) list[j] = last - 5 * j % (2 * count);
+    mix(x, apart, list, weights, count, y, size);
+    for (int i = 0; i < size; i++) {
+        double expected = 0;
+        for (int j = 0; j < count; j++) expected += (double)weights[j] * x[list[j] * apart + i];
+        expect(fabs(y[i] - expected) < 1e-5, "a mix of rows");
+    }
+    free(x), free(weights), free(y), free(list);
 }
 
 /* --- a language model --- */
@@ -196,6 +226,10 @@ static void check_texts(int bytes, int causal, int threads) {
 }
 
 int main(void) {
+    for (int size = 1; size < 140; size++) {
+        check_dots(size);
+        for (int count = 0; count < 12; count++) check_mix(size, count);
+    }
     int inputs[] = {1, 7, 33}, outputs[] = {1, 19, 67}, tokens[] = {1, 5, 13, 29};
     for (int bytes = 0; bytes < 2; bytes++)
         for (int threads = 1; threads < 4; threads++) {

@@ -17,8 +17,10 @@ typedef int32_t ints8 __attribute__((vector_size(32)));
 
 #ifdef __clang__
 #define SHUFFLE(x, ...) __builtin_shufflevector(x, x, __VA_ARGS__)
+#define SHUFFLE2(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
 #else
 #define SHUFFLE(x, ...) __builtin_shuffle(x, (ints8){__VA_ARGS__})
+#define SHUFFLE2(x, y, ...) __builtin_shuffle(x, y, (ints8){__VA_ARGS__})
 #endif
 
 static inline vec8 larger8(vec8 a, vec8 b) {

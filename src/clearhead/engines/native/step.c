@@ -16,7 +16,7 @@
 #include "texts.h"
 #include <stdatomic.h>
 
-enum { LINE = 16, LATER = 4 }; /* floats of a line of the processor's cache; slots between reading and fetching */
+enum { LINE = 16 }; /* floats of a line of the processor's cache */
 
 typedef struct {
     int64_t list, slot;            /* where its list begins; the slot of its own key and value */
@@ -111,18 +111,26 @@ static inline void show(const Seeing *seeing, int head, int weights, const float
 }
 
 /* Some key-value heads of one token: its queries q (H, K) attend to the slots of a list -> mixed (H, V). All heads read
-   a slot together, whose keys lie side by side; meanwhile its values and the keys of a later slot are fetched.       */
+   eight slots together; meanwhile their values and the keys of the next eight are fetched.                           */
 static void attend(const Attention *a, Range groups, const float *q, const float *keys, const float *values,
                    const int32_t *list, int count, int place, const Seeing *seeing, float *scores, float *mixed) {
     int64_t K = a->key_dim, V = a->value_dim, G = a->kv_heads;
     int heads = a->heads / a->kv_heads, first = groups.first * heads, last = groups.last * heads;
     int room = in_eights(count);
-    for (int j = 0; j < count; j++) {
-        const float *key = keys + list[j] * G * K, *value = values + list[j] * G * V;
-        const float *later = keys + list[j + LATER < count ? j + LATER : j] * G * K;
-        for (int64_t i = groups.first * K; i < groups.last * K; i += LINE) __builtin_prefetch(later + i, 0, 3);
-        for (int64_t i = groups.first * V; i < groups.last * V; i += LINE) __builtin_prefetch(value + i, 0, 2);
-        for (int h = first; h < last; h++) scores[h * room + j] = dot(q + h * K, key + h / heads * K, K) * a->scale;
+    for (int j = 0; j < count; j += 8) {
+        const float *key[8];
+        for (int n = 0; n < 8; n++) { /* the last ones again, where there are no eight */
+            int own = j + n < count ? j + n : count - 1, later = own + 8 < count ? own + 8 : own;
+            const float *next = keys + list[later] * G * K, *value = values + list[own] * G * V;
+            for (int64_t i = groups.first * K; i < groups.last * K; i += LINE) __builtin_prefetch(next + i, 0, 3);
+            for (int64_t i = groups.first * V; i < groups.last * V; i += LINE) __builtin_prefetch(value + i, 0, 2);
+            key[n] = keys + list[own] * G * K + groups.first * K;
+        }
+        for (int64_t group = groups.first; group < groups.last; group++) {
+            for (int64_t h = group * heads; h < (group + 1) * heads; h++)
+                *(vec8 *)(scores + h * room + j) = dot_eight(q + h * K, key, K) * a->scale;
+            for (int n = 0; n < 8; n++) key[n] += K;
+        }
     }
     for (int h = first; a->bias && h < last; h++) {
         const float *bias = a->bias + (int64_t)h * (2 * a->positions - 1) + a->positions - 1 + place;

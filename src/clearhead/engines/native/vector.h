@@ -47,20 +47,36 @@ static inline float error_function(float x) {
     return copysignf(1.0f - sum * exponential(-size * size), x);
 }
 
-static inline float dot(const float *a, const float *b, int size) {
-    vec8 sum = {0}, other = {0}; /* one is added to while the other waits for its last addition */
-    int i = 0;
-    for (; i + 16 <= size; i += 16) {
-        sum += *(const vec8 *)(a + i) * *(const vec8 *)(b + i);
-        other += *(const vec8 *)(a + i + 8) * *(const vec8 *)(b + i + 8);
+/* The sums of the lanes of eight vectors, which are added in the same order. */
+static inline vec8 sum_lanes(const vec8 sums[8]) {
+    vec8 twos[4], fours[2];
+    UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        vec8 a = sums[2 * i], b = sums[2 * i + 1];
+        twos[i] = SHUFFLE2(a, b, 0, 8, 1, 9, 4, 12, 5, 13) + SHUFFLE2(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
     }
-    for (; i + 8 <= size; i += 8) sum += *(const vec8 *)(a + i) * *(const vec8 *)(b + i);
-    sum += other;
-    sum += SHUFFLE(sum, 4, 5, 6, 7, 0, 1, 2, 3);
-    sum += SHUFFLE(sum, 2, 3, 0, 1, 6, 7, 4, 5);
-    float all = sum[0] + sum[1];
-    for (; i < size; i++) all += a[i] * b[i];
-    return all;
+    UNROLL(2)
+    for (int i = 0; i < 2; i++) {
+        vec8 a = twos[2 * i], b = twos[2 * i + 1];
+        fours[i] = SHUFFLE2(a, b, 0, 1, 8, 9, 4, 5, 12, 13) + SHUFFLE2(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    vec8 a = fours[0], b = fours[1];
+    return SHUFFLE2(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE2(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+}
+
+/* a (size,) times each of eight others. */
+static inline vec8 dot_eight(const float *a, const float *const others[8], int size) {
+    vec8 sums[8] = {{0}};
+    int i = 0;
+    for (; i + 8 <= size; i += 8) {
+        vec8 own = *(const vec8 *)(a + i);
+        UNROLL(8)
+        for (int n = 0; n < 8; n++) sums[n] += own * *(const vec8 *)(others[n] + i);
+    }
+    vec8 found = sum_lanes(sums);
+    for (; i < size; i++)
+        for (int n = 0; n < 8; n++) found[n] += a[i] * others[n][i];
+    return found;
 }
 
 static inline int in_eights(int count) {
@@ -78,24 +94,34 @@ static inline void softmax(float *scores, int count) {
     for (int j = 0; j < count; j++) scores[j] *= factor;
 }
 
-/* y (size,) = the rows of x that a list names, `apart` floats from each other, times their weights; sums stay in
-   registers. */
+/* Some registers of y = the rows of x that a list names, `apart` floats from each other, times their weights. Two rows
+   at a time have sums of their own: one is added to while the other waits for its last addition. */
+static inline __attribute__((always_inline)) void mix_part(const float *x, int64_t apart, const int32_t *list,
+                                                           const float *weights, int count, float *y, const int parts) {
+    vec even[4] = {{0}}, odd[4] = {{0}};
+    int j = 0;
+    for (; j + 2 <= count; j += 2) {
+        const float *row = x + list[j] * apart, *next = x + list[j + 1] * apart;
+        UNROLL(4)
+        for (int part = 0; part < parts; part++) {
+            even[part] += weights[j] * *(const vec *)(row + WIDTH * part);
+            odd[part] += weights[j + 1] * *(const vec *)(next + WIDTH * part);
+        }
+    }
+    UNROLL(4)
+    for (int part = 0; part < parts; part++) {
+        if (j < count) even[part] += weights[j] * *(const vec *)(x + list[j] * apart + WIDTH * part);
+        *(vec *)(y + WIDTH * part) = even[part] + odd[part];
+    }
+}
+
+/* y (size,) = the rows of x that a list names, `apart` floats from each other, times their weights. */
 static inline void mix(const float *x, int64_t apart, const int32_t *list, const float *weights, int count, float *y,
                        int size) {
     int i = 0;
-    for (; i + 4 * WIDTH <= size; i += 4 * WIDTH) {
-        vec sum[4] = {{0}};
-        for (int j = 0; j < count; j++) {
-            const float *row = x + list[j] * apart + i;
-            for (int part = 0; part < 4; part++) sum[part] += weights[j] * *(const vec *)(row + WIDTH * part);
-        }
-        for (int part = 0; part < 4; part++) *(vec *)(y + i + WIDTH * part) = sum[part];
-    }
-    for (; i + 8 <= size; i += 8) {
-        vec8 sum = {0};
-        for (int j = 0; j < count; j++) sum += weights[j] * *(const vec8 *)(x + list[j] * apart + i);
-        *(vec8 *)(y + i) = sum;
-    }
+    for (; i + 4 * WIDTH <= size; i += 4 * WIDTH) mix_part(x + i, apart, list, weights, count, y + i, 4);
+    for (; i + 2 * WIDTH <= size; i += 2 * WIDTH) mix_part(x + i, apart, list, weights, count, y + i, 2);
+    for (; i + WIDTH <= size; i += WIDTH) mix_part(x + i, apart, list, weights, count, y + i, 1);
     for (; i < size; i++) {
         y[i] = 0;
         for (int j = 0; j < count; j++) y[i] += weights[j] * x[list[j] * apart + i];
