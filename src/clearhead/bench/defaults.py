@@ -33,6 +33,7 @@ from clearhead.bench.peers import reset_torch, transformers_gpt
 from clearhead.data import read
 from clearhead.data.hub import get
 from clearhead.errors import ConfigError, RunError, nearest
+from clearhead.tasks.base.recipe import Budget
 
 PROMISE = 20  # per cent: how far the real time may be from the promised one
 
@@ -89,7 +90,7 @@ def run(peers: bool, only: str = "") -> Iterator[Measurement]:
             found = trained(point, data, Path(folder) / "run")
             bound: Literal["at most", "at least"] = "at most" if point.lower_is_better else "at least"
             detail = {"minutes": point.minutes, "data": point.name, **found}
-            what = f"{point.name}, {point.minutes:g} minutes on one core"
+            what = f"{point.name}, {Budget(point.minutes, cores=1)}"
             value = point.scale * found["scores"][point.metric]
             yield Measurement(what, value, point.unit, point.limit, detail, bound)
             off = 100 * abs(found["minutes"] / point.minutes - 1)
