@@ -137,6 +137,7 @@ def test_scores_limits_times_and_peers_are_reported(monkeypatch: pytest.MonkeyPa
 
 def test_only_the_points_whose_names_begin_so_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [point.name for point in points("en-de, 10")] == ["en-de, 10,000 pairs", "en-de, 100,000 pairs"]
+    assert [point.name for point in points("trec")] == ["TREC"]
     assert points("") == list(POINTS)
     with pytest.raises(ConfigError, match=r"^no point of bench defaults begins with 'TRECK'; did you mean TREC\?$"):
         next(defaults.run(peers=False, only="TRECK"))

@@ -101,8 +101,8 @@ def run(peers: bool, only: str = "") -> Iterator[Measurement]:
 
 
 def points(beginning: str) -> list[Point]:
-    """Those whose names begin so."""
-    found = [point for point in POINTS if point.name.startswith(beginning)]
+    """Those whose names begin so, in capitals or not."""
+    found = [point for point in POINTS if point.name.lower().startswith(beginning.lower())]
     if not found:
         names = [point.name for point in POINTS]
         raise ConfigError(f"no point of bench defaults begins with {beginning!r}; {nearest(beginning, names)}")
