@@ -48,7 +48,7 @@ def test_word_vectors_have_the_neighbours_of_gensim(tmp_path: Path) -> None:
 
 def test_smollm2_chats_by_its_own_template(smollm2: Path, tmp_path: Path) -> None:
     importing.import_model(smollm2, tmp_path / "run")
-    model: Any = clearhead.load(tmp_path / "run")
+    model: Any = clearhead.load(tmp_path / "run", engine="exact")  # “The” and “L” are 0.08 nats apart
     asked = [{"role": "user", "content": "What is the capital of France?"}]
     assert model.chat_template.render(asked).endswith("<|im_end|>\n<|im_start|>assistant\n")
     assert "".join(model.chat(asked, max_tokens=12, temperature=0.0)) == "The capital of France is Paris."
