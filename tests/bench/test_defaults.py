@@ -135,7 +135,7 @@ def test_scores_limits_times_and_peers_are_reported(monkeypatch: pytest.MonkeyPa
     assert {point.task for point in POINTS} == {"translate", "lm", "classify", "tag", "vision"}
 
 
-def test_only_the_points_whose_names_begin_so_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_points_with_this_beginning_are_measured() -> None:
     assert [point.name for point in points("en-de, 10")] == ["en-de, 10,000 pairs", "en-de, 100,000 pairs"]
     assert [point.name for point in points("trec")] == ["TREC"]
     assert points("") == list(POINTS)

@@ -83,7 +83,7 @@ class Point:
 
 
 def run(peers: bool, only: str = "") -> Iterator[Measurement]:
-    """The score of every point whose name begins so, and the real time of each against the promised one."""
+    """The score of every point whose name begins with `only`, and its real time against the promised one."""
     for point in points(only):
         with TemporaryDirectory() as folder:
             data = point.data(Path(folder))
@@ -101,7 +101,7 @@ def run(peers: bool, only: str = "") -> Iterator[Measurement]:
 
 
 def points(beginning: str) -> list[Point]:
-    """Those whose names begin so, in capitals or not."""
+    """Those whose names have this beginning, in capitals or not."""
     found = [point for point in POINTS if point.name.lower().startswith(beginning.lower())]
     if not found:
         names = [point.name for point in POINTS]

@@ -33,7 +33,7 @@ def bench(
         str | None, typer.Option(help="look: measure this language model from elsewhere instead of our GPT-2.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(help="defaults: measure only the points whose names begin so, such as en-fr.")
+        str | None, typer.Option(help="defaults: measure only the points whose names begin with this, such as en-fr.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this JSON file.")] = None,
     as_json: Json = False,

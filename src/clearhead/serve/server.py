@@ -42,7 +42,7 @@ DESCRIPTION = """Trained models over HTTP: OpenAI's API for language models, and
 Every error has one sentence that says what is wrong. A full queue answers 429 with `Retry-After`."""
 CLOSING_SECONDS = 5.0  # for the thread of a model to end
 SWITCH_SECONDS = 0.0005  # that a thread waits for another one's Python: a request is answered in many short parts
-GARBAGE = (20_000, 20, 20)  # new objects before Python looks for cycles: requests make many objects and few cycles
+GARBAGE = (20_000, 20, 20)  # thresholds of Python's collector: requests make many objects and few cycles
 RESERVED_FILES = 100  # files that the service itself may open, besides connections
 
 

@@ -64,7 +64,7 @@ static inline vec8 sum_lanes(const vec8 sums[8]) {
     return SHUFFLE2(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE2(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
 }
 
-/* a (size,) times each of eight others. */
+/* The dot products of a (size,) and eight others. */
 static inline vec8 dot_eight(const float *a, const float *const others[8], int size) {
     vec8 sums[8] = {{0}};
     int i = 0;
@@ -122,6 +122,11 @@ static inline void mix(const float *x, int64_t apart, const int32_t *list, const
     for (; i + 4 * WIDTH <= size; i += 4 * WIDTH) mix_part(x + i, apart, list, weights, count, y + i, 4);
     for (; i + 2 * WIDTH <= size; i += 2 * WIDTH) mix_part(x + i, apart, list, weights, count, y + i, 2);
     for (; i + WIDTH <= size; i += WIDTH) mix_part(x + i, apart, list, weights, count, y + i, 1);
+    for (; i + 8 <= size; i += 8) { /* half a register of sixteen */
+        vec8 sum = {0};
+        for (int j = 0; j < count; j++) sum += weights[j] * *(const vec8 *)(x + list[j] * apart + i);
+        *(vec8 *)(y + i) = sum;
+    }
     for (; i < size; i++) {
         y[i] = 0;
         for (int j = 0; j < count; j++) y[i] += weights[j] * x[list[j] * apart + i];
