@@ -18,7 +18,8 @@ from torch import Tensor
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.engines.engine import Engines
 from clearhead.engines.native import library as native
-from clearhead.engines.native.lm import CACHE_TYPES, REFUSALS, CMatrix, LmEngine, SeenHead, aligned_zeros
+from clearhead.engines.native.lm import CACHE_TYPES, REFUSALS, CMatrix, LmEngine, SeenHead
+from clearhead.engines.native.memory import WeightMemory
 from clearhead.errors import ConfigError, ShapeError, TextError
 from clearhead.nn.quantised import FORMATS, Quantised, quantise
 
@@ -86,7 +87,7 @@ def packed(library: Any, blocks: Quantised) -> tuple[CMatrix, Tensor]:
     kind = library.clearhead_lm_kind(code)
     library.clearhead_lm_panel_bytes.restype = ctypes.c_int64
     stride = library.clearhead_lm_panel_bytes(kind, inputs)
-    panels = aligned_zeros(-(-outputs // 16) * stride)
+    panels = WeightMemory().zeros(-(-outputs // 16) * stride)
     library.clearhead_lm_pack(
         *(ctypes.c_void_p(blocks.rows.data_ptr()), ctypes.c_int64(blocks.rows.stride(0)), code, outputs, inputs),
         *(ctypes.c_void_p(panels.data_ptr()), 2),

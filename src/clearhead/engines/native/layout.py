@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clearhead.engines.native.library import Library
+from clearhead.engines.native.memory import WeightMemory
 from clearhead.models.build import TokenInput, TransformerDecoder
 from clearhead.nn import (
     Decoder,
@@ -179,6 +180,7 @@ class Layout:
     def __init__(self, stack: Encoder | Decoder, output: nn.Linear | None, library: Library, int8: bool = False):
         self.panel, self.group, self.int8 = library.clearhead_panel(), library.clearhead_group(), int8
         self._memory: list[object] = []
+        self._weights = WeightMemory()
         self.layers: list[MultiHeadAttention] = [block.self_attention for block in stack.blocks]  # type: ignore[misc]
         self.blocks = (CBlock * len(stack.blocks))(*(self._block(block) for block in stack.blocks))
         self.final_norm, self.output = self._norm(stack.norm), CLinear() if output is None else self._linear(output)
@@ -279,12 +281,12 @@ class Layout:
             weight, sums = weight.to(torch.int8), weight.sum(1)
         panels = weight.view(-1, self.panel, weight.size(1) // group, group)
         panels = panels.transpose(1, 2)  # (…, in / group, panel, group)
-        memory = [_own_copy(each) for each in (panels, scale, bias, sums)]
+        memory = [self._weights.copy(each) for each in (panels, scale, bias, sums)]
         return Packed(CLinear(*(each.data_ptr() for each in memory), inputs, outputs, self.int8), memory)
 
     def _keep(self, tensor: Tensor) -> int:
         """The address of a copy that lives as long as the layout."""
-        own = _own_copy(tensor)
+        own = tensor.detach().clone(memory_format=torch.contiguous_format)
         self._memory.append(own)
         return own.data_ptr()
 
@@ -297,10 +299,6 @@ def _byte_scales(weight: Tensor) -> Tensor:
     pairs = F.pad(weight, (0, weight.size(1) % 2)).view(len(weight), -1, 2)  # (out, in / 2, 2)
     above, below = pairs.clamp(min=0).sum(2), pairs.clamp(max=0).sum(2)
     return torch.maximum(above, -below).amax(1).clamp(min=1e-12) / 127
-
-
-def _own_copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
 def unsupported_parts(network: object) -> list[str]:

@@ -22,6 +22,7 @@ from clearhead.decode.settings import Prompts, Settings
 from clearhead.engines.native.engine import SLOTS, NativeEngine, NativeState, SeenHead, SlotPool, known_ids
 from clearhead.engines.native.layout import CNorm, CResidual, TokenVectors
 from clearhead.engines.native.library import Library, ThreadChooser, cores
+from clearhead.engines.native.memory import WeightMemory
 from clearhead.errors import ShapeError
 from clearhead.models.build import smaller_window
 from clearhead.models.lm import LanguageModel
@@ -34,7 +35,6 @@ from clearhead.nn.quantised import BLOCK, FORMATS, Quantised
 from clearhead.nn.scores import CappedScore, Score, dot_scale
 
 LANES = 16  # outputs of a panel
-ALIGNED = 64  # bytes: panels begin at a line of the cache
 FLOAT32 = 0  # GGUF's number of the format
 FIRST_LENGTH = 64  # positions of the first tables
 NORMS = {"none": 0, "layer": 1, "rms": 2}  # the codes of the C side
@@ -131,6 +131,7 @@ class LmLayout:
         self.network, self.library = network, library
         self._matrices = dict(matrices)  # until they are packed: then their file need not be in memory
         self._memory: list[object] = []
+        self._panels = WeightMemory()
         self._names = {id(part): name for name, part in network.named_modules()}
         blocks: list[EncoderBlock] = list(network.stack.blocks)  # type: ignore[arg-type]
         self.layers: list[MultiHeadAttention] = [block.self_attention for block in blocks]
@@ -246,7 +247,7 @@ class LmLayout:
         kind, padded = self.library.clearhead_lm_kind(code), -(-inputs // BLOCK) * BLOCK
         self.library.clearhead_lm_panel_bytes.restype = c_int64
         stride = self.library.clearhead_lm_panel_bytes(kind, padded)
-        panels = aligned_zeros(-(-outputs // LANES) * stride)
+        panels = self._panels.zeros(-(-outputs // LANES) * stride)
         self._memory.append(panels)
         self.library.clearhead_lm_pack(
             *(c_void_p(rows.data_ptr()), c_int64(rows.stride(0)), code, outputs, inputs),
@@ -264,12 +265,6 @@ class LmLayout:
         own = tensor.detach().float().clone(memory_format=torch.contiguous_format)
         self._memory.append(own)
         return own.data_ptr()
-
-
-def aligned_zeros(size: int) -> Tensor:
-    """(size,) bytes that begin at a line of the cache."""
-    memory = torch.zeros(size + ALIGNED, dtype=torch.uint8)
-    return memory[-memory.data_ptr() % ALIGNED :]
 
 
 def norm_form(norm: nn.Module) -> NormForm | None:

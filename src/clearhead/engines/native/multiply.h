@@ -9,6 +9,7 @@
 #include "lanes.h"
 
 enum { PARTS = LANES / WIDTH, NEAR = 8 }; /* registers of one panel; blocks that are expanded at a time */
+enum { LINE = 64, AHEAD = 256 * LINE };   /* bytes that are fetched at once, and how far before they are needed */
 
 static const int QUANT_BYTES[KINDS] = {4 * BLOCK * LANES, BLOCK * LANES / 2, BLOCK * LANES / 2,
                                        BLOCK * LANES,     BLOCK * LANES / 2, BLOCK * LANES};
@@ -34,6 +35,14 @@ static void quantise_vector(const float *x, int in, int8_t *bytes, BlockScale *s
 
 /* --- vectors as bytes --- */
 
+/* Fetch the memory that is read some blocks later, which is many panels for a small matrix and the next matrix after
+   the last panel. The processor fetches by itself too, but guesses anew at each page and each panel. */
+static inline __attribute__((always_inline)) void fetch_ahead(const int kind, const uint8_t *panel, int block) {
+    const int size = QUANT_BYTES[kind] + SCALE_BYTES[kind];
+    const uint8_t *from = panel + (int64_t)block * size + AHEAD;
+    for (int at = 0; at < size; at += LINE) __builtin_prefetch(from + at, 0, 2);
+}
+
 /* d and m of one block for the part of a panel; d[1] only of Q8_F, m only of kinds that have one. */
 static inline __attribute__((always_inline)) void load_scales(const int kind, const uint8_t *at, int part, vec *d,
                                                               vec *m) {
@@ -51,7 +60,8 @@ static inline __attribute__((always_inline)) void load_scales(const int kind, co
 /* Of a matrix of 4 bits. */
 static inline __attribute__((always_inline)) void nibble_tile(const int kind, const Matrix *matrix,
                                                               const uint8_t *panel, const int8_t *bytes,
-                                                              const BlockScale *scales, float *y, const int tokens) {
+                                                              const BlockScale *scales, float *y, int fetches,
+                                                              const int tokens) {
     int blocks = matrix->inputs / BLOCK;
     const uint8_t *all_scales = panel + (int64_t)blocks * QUANT_BYTES[kind];
     for (int part = 0; part < PARTS; part += SIDE) {
@@ -62,6 +72,7 @@ static inline __attribute__((always_inline)) void nibble_tile(const int kind, co
     for (int s = 0; s < SIDE; s++)
         EACH_SUM sums[t][s] = all(0);
         for (int b = 0; b < blocks; b++) {
+            if (fetches && part == 0) fetch_ahead(kind, panel, b);
             vec d[SIDE], m[SIDE], whole[TILE][SIDE];
             nibble_sums(kind == Q4_0, panel + b * QUANT_BYTES[kind] + 4 * WIDTH * part, bytes + b * BLOCK,
                         matrix->inputs, scales + b, blocks, whole, tokens);
@@ -82,7 +93,7 @@ static inline __attribute__((always_inline)) void nibble_tile(const int kind, co
 /* Of a matrix of bytes. */
 static inline __attribute__((always_inline)) void byte_tile(const int kind, const Matrix *matrix, const uint8_t *panel,
                                                             const int8_t *bytes, const BlockScale *scales, float *y,
-                                                            const int tokens) {
+                                                            int fetches, const int tokens) {
     int blocks = matrix->inputs / BLOCK;
     const uint8_t *all_scales = panel + (int64_t)blocks * QUANT_BYTES[kind];
     for (int part = 0; part < PARTS; part++) {
@@ -90,6 +101,7 @@ static inline __attribute__((always_inline)) void byte_tile(const int kind, cons
         UNROLL(12)
         for (int t = 0; t < tokens; t++) sums[t] = all(0);
         for (int b = 0; b < blocks; b++) {
+            if (fetches && part == 0) fetch_ahead(kind, panel, b);
             vec d[2], m;
             Bytes groups[GROUPS];
             const uint8_t *at = panel + b * QUANT_BYTES[kind] + 4 * WIDTH * part;
@@ -196,7 +208,7 @@ multiply_floats(const int kind, const Matrix *matrix, const uint8_t *panel, cons
 #define BYTE_TILES(KIND, N)                                                                                            \
     for (; t + N <= count; t += N)                                                                                     \
         (is_nibbles(KIND) ? nibble_tile : byte_tile)(KIND, matrix, panel, bytes + t * matrix->inputs,                  \
-                                                     scales + t * (matrix->inputs / BLOCK), y + t * LANES, N);
+                                                     scales + t * (matrix->inputs / BLOCK), y + t * LANES, t == 0, N);
 
 #define KERNEL(KIND)                                                                                                   \
     static void multiply_##KIND(const Matrix *matrix, const uint8_t *panel, const Vectors *x, int64_t first,           \
