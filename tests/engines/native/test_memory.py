@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clearhead.engines.native import memory
-from clearhead.engines.native.memory import LINE, WeightMemory
+from clearhead.engines.native.memory import LARGE_PAGE, LINE, WeightMemory, large_empty
 
 
 @settings(deadline=None, max_examples=30)
@@ -65,3 +65,16 @@ def test_a_system_without_large_pages_gives_small_ones(monkeypatch: pytest.Monke
     piece = WeightMemory().zeros(4 << 20)
     assert len(piece) == 4 << 20
     assert not piece.any()
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 7), (2, 1031, 257), (0, 7)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8])
+def test_a_large_tensor_has_its_shape_and_holds_its_numbers(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    own, other = large_empty(shape, dtype), large_empty(shape, dtype)
+    numbers = torch.arange(own.numel()).remainder(251).view(shape).to(dtype)
+    own.copy_(numbers)
+    other.zero_()
+    assert own.dtype == dtype
+    assert own.is_contiguous()
+    assert torch.equal(own, numbers)
+    assert own.numel() * own.element_size() < LARGE_PAGE or own.data_ptr() % LARGE_PAGE == 0

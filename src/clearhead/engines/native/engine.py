@@ -33,6 +33,7 @@ from clearhead.engines.native.layout import (
     unsupported_parts,
 )
 from clearhead.engines.native.library import Library, ThreadChooser, load_library
+from clearhead.engines.native.memory import large_empty
 from clearhead.engines.native.sampling import NativeSampler
 from clearhead.errors import ConfigError, ShapeError, TextError
 from clearhead.models.build import TransformerDecoder, smaller_window
@@ -77,7 +78,7 @@ class SlotPool:
         needed = self.used + count
         if needed > self.capacity:
             capacity = max(2 * self.capacity, needed)
-            self.keys, self.values = (_grow(x[:, : self.used], capacity) for x in (self.keys, self.values))
+            self.keys, self.values = (_more_slots(x, self.used, capacity) for x in (self.keys, self.values))
             self.is_borrowed = False
 
     def reserve_blocks(self, count: int) -> None:
@@ -659,6 +660,13 @@ def _seen(head: SeenHead, into: Tensor) -> CSeen:
 
 def _reference(structure: ctypes.Structure | None) -> Any:
     return None if structure is None else ctypes.byref(structure)
+
+
+def _more_slots(x: Tensor, used: int, capacity: int) -> Tensor:
+    """A copy of the slots that are used, with room for more."""
+    more = large_empty((len(x), capacity, x.size(2)), x.dtype)
+    more[:, :used] = x[:, :used]
+    return more
 
 
 def _grow(x: Tensor, size: int) -> Tensor:

@@ -1,13 +1,15 @@
-"""Memory for weights, in large pages where the system has them.
+"""Memory for weights, keys and values, in large pages where the system has them.
 
-A step reads all weights of a model. In pages of 4 KB the processor looks up where each of them is, and what it fetches
-ahead ends with the page; Linux maps memory in pages of 2 MB for whoever asks.
+A step reads all weights of a model, and all keys and values of its texts. In pages of 4 KB the processor looks up where
+each of them is, and what it fetches ahead ends with the page; Linux maps memory in pages of 2 MB for whoever asks.
 """
 
 from __future__ import annotations
 
 import mmap
+from collections.abc import Sequence
 from contextlib import suppress
+from math import prod
 
 import torch
 from torch import Tensor
@@ -41,8 +43,14 @@ class WeightMemory:
         return own.copy_(source)
 
 
+def large_empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A tensor whose numbers are not set."""
+    size = prod(shape) * dtype.itemsize
+    return _reserve(size)[:size].view(dtype).view(*shape)
+
+
 def _reserve(size: int) -> Tensor:
-    """(size,) zeroed bytes."""
+    """At least `size` zeroed bytes."""
     if size < LARGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return _aligned(torch.zeros(size + LINE, dtype=torch.uint8), LINE)
     memory = mmap.mmap(-1, size + LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
