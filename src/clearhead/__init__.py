@@ -98,7 +98,7 @@ def load(
 
     `engine` computes the steps of generation: auto, torch, compiled, exact or ct2. With `quantise` its weights are
     rounded to q8 (also `int8`) or, of a language model, to q4, for less memory and time and a little less quality.
-    `cache_type` is how a language model with such weights keeps the keys and values of a text: f16, f32 or int8.
+    `cache_type` is how a language model keeps the keys and values of a text: f16 or f32, or int8 with such weights.
     A network or a tokenizer of your own class, with which the model was trained, is given again.
     """
     with _without_garbage_collection():

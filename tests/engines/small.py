@@ -38,11 +38,11 @@ def make(task: str, *parts: str, seed: int = 5, vocabulary: int = VOCABULARY) ->
     return network
 
 
-def native_of(network: nn.Module, int8: bool = False) -> NativeEngine:
+def native_of(network: nn.Module, int8: bool = False, cache_type: str | None = None) -> NativeEngine:
     """The same as native code."""
     library = load_library()
     assert library is not None
-    return NativeEngine(network, library, int8=int8)  # type: ignore[arg-type]
+    return NativeEngine(network, library, int8=int8, cache_type=cache_type)  # type: ignore[arg-type]
 
 
 def sources(rows: int) -> torch.Tensor:

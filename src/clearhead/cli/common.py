@@ -46,7 +46,9 @@ Quantise = Annotated[
 ]
 CacheType = Annotated[
     str | None,
-    typer.Option(help="Keys and values of a quantised language model: f16, f32, or int8 for half the memory."),
+    typer.Option(
+        help="Keys and values of a language model: f16 for half the memory of f32, with quantised weights also int8."
+    ),
 ]
 
 

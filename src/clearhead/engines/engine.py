@@ -29,9 +29,9 @@ from clearhead.decode import (
     stream_tokens,
 )
 from clearhead.engines.native.encoder import NativeEncoder
-from clearhead.engines.native.engine import NativeEngine
+from clearhead.engines.native.engine import CACHE_TYPES, NativeEngine
 from clearhead.engines.native.library import cores, library_problem, load_library
-from clearhead.engines.native.lm import CACHE_TYPES, LmEngine
+from clearhead.engines.native.lm import LmEngine
 from clearhead.errors import ConfigError, EngineError, nearest
 from clearhead.models.classifier import EncoderModel
 from clearhead.models.lm import LanguageModel
@@ -82,7 +82,7 @@ class Engines:
     folder: Path | None = None  # where a converted model may be kept
     on_note: Callable[[str], None] = lambda _note: None
     quantise: str | None = None  # q8 or q4: the matrices of a language model are rounded; int8 is another name of q8
-    cache_type: str | None = None  # f32, f16 or int8: how keys and values are kept beside quantised weights
+    cache_type: str | None = None  # f32, f16 or, beside quantised weights, int8: how keys and values are kept
     stored: StoredWeights | None = None  # where the weights come from; None: the network has them
     _int8_texts: int = field(default=0, init=False)  # texts on which the loss of int8 was reported
     _native: NativeEngine | None = field(default=None, init=False)
@@ -106,8 +106,14 @@ class Engines:
     def _check_cache_type(self, name: str) -> None:
         if name not in CACHE_TYPES:
             raise ConfigError(f"unknown cache_type={name}; {nearest(name, CACHE_TYPES)}")
-        if self.quantise is None and not self._has_blocks and name != "f32":
+        if self.quantise is not None or self._has_blocks or name == "f32":
+            return
+        if name != "f16":
             raise ConfigError(f"cache_type={name} is for quantised language models; add quantise=q8 or q4")
+        if not isinstance(self.network, LanguageModel):
+            raise ConfigError(f"cache_type={name} is for language models; leave it out")
+        if self.engine not in ("auto", "compiled"):
+            raise ConfigError(f"cache_type={name} needs the engine auto or compiled, not {self.engine}")
 
     def _check_quantise(self, name: str) -> None:
         if name not in NAMES:
@@ -191,7 +197,8 @@ class Engines:
         """The engine for these settings, or the network itself: it alone returns its attention."""
         if self.network_changed:
             return self._whole_network()
-        native_only = self.engine in ("compiled", "exact") or self.int8 or self.quantise is not None
+        rounds = self.int8 or self.quantise is not None or self.cache_type == "f16"
+        native_only = rounds or self.engine in ("compiled", "exact")
         if settings is not None and settings.coverage_penalty and not native_only:
             return self._whole_network()
         if self._native is None and self.engine != "torch":
@@ -275,12 +282,13 @@ class Engines:
         return _fingerprint(self.network) != self._loaded
 
     def _require_native(self) -> NativeEngine:
+        instead = "leave out cache_type=f16" if self.cache_type == "f16" else "use the engine torch"
         if reasons := NativeEngine.unsupported_features(self.network):
-            raise EngineError(f"the engine compiled cannot run this model: {reasons[0]}; use the engine torch")
+            raise EngineError(f"the engine compiled cannot run this model: {reasons[0]}; {instead}")
         library = load_library()
         if library is None:
-            raise EngineError(f"{library_problem()}, or use the engine torch")
-        return NativeEngine(self.network, library, int8=self.int8)
+            raise EngineError(f"{library_problem()}, or {instead}")
+        return NativeEngine(self.network, library, int8=self.int8, cache_type=self.cache_type)
 
 
 def native_engine(network: Any) -> NativeEngine | None:

@@ -151,8 +151,8 @@ class Service:
     ) -> Service:
         """Load models, each a run directory or a name, or NAME=DIRECTORY to serve it under another name.
 
-        With `quantise` the weights of all are rounded, as by `clearhead.load`; `cache_type` is how quantised language
-        models keep keys and values.
+        With `quantise` the weights of all are rounded, as by `clearhead.load`; `cache_type` is how language models
+        keep keys and values.
         """
         limits, metrics, models = limits or Limits(), Metrics(), dict[str, ServedModel]()
         for each in sources:

@@ -82,32 +82,51 @@ static void check_product(int inputs, int outputs, int tokens, int bytes, int th
 
 /* --- what attention adds --- */
 
-static void check_dots(int size) {
+/* Numbers as a cache keeps them, which become what they stand for. */
+static char *kept_numbers(float *x, int64_t count, int halves) {
+    char *kept = malloc(count * number_size(halves));
+    if (!halves) return memcpy(kept, x, sizeof(float) * count);
+    store_halves(kept, x, count);
+    for (int64_t i = 0; i < count; i++) {
+        float old = x[i];
+        x[i] = half_at(kept + 2 * i);
+        expect(fabs(x[i] - old) <= fabs(old) / 2048 + 1e-7, "a float16");
+    }
+    return kept;
+}
+
+static void check_dots(int size, int halves) {
     float *a = random_floats(size), *others[8];
-    for (int n = 0; n < 8; n++) others[n] = random_floats(size);
-    vec8 found = dot_eight(a, (const float *const *)others, size);
+    char *kept[8];
+    for (int n = 0; n < 8; n++) others[n] = random_floats(size), kept[n] = kept_numbers(others[n], size, halves);
+    vec8 found =
+        halves ? dot_eight(1, a, (const char *const *)kept, size) : dot_eight(0, a, (const char *const *)kept, size);
     for (int n = 0; n < 8; n++) {
         double expected = 0;
         for (int i = 0; i < size; i++) expected += (double)a[i] * others[n][i];
         expect(fabs(found[n] - expected) < 1e-5, "one of eight dot products");
-        free(others[n]);
+        free(others[n]), free(kept[n]);
     }
     free(a);
 }
 
-static void check_mix(int size, int count) {
-    int64_t apart = size + 3, last = 2 * count - 1;
-    float *x = random_floats(count ? last * apart + size : 0), *weights = random_floats(count);
+static void check_mix(int size, int count, int halves) {
+    int64_t apart = size + 3, last = 2 * count - 1, numbers = count ? last * apart + size : 0;
+    float *x = random_floats(numbers), *weights = random_floats(count);
     float *y = random_floats(size);
+    char *kept = kept_numbers(x, numbers, halves);
     int32_t *list = malloc(sizeof(int32_t) * count);
     for (int j = 0; j < count; j++) list[j] = last - 5 * j % (2 * count);
-    mix(x, apart, list, weights, count, y, size);
+    if (halves)
+        mix(1, kept, apart, list, weights, count, y, size);
+    else
+        mix(0, kept, apart, list, weights, count, y, size);
     for (int i = 0; i < size; i++) {
         double expected = 0;
         for (int j = 0; j < count; j++) expected += (double)weights[j] * x[list[j] * apart + i];
         expect(fabs(y[i] - expected) < 1e-5, "a mix of rows");
     }
-    free(x), free(weights), free(y), free(list);
+    free(x), free(weights), free(y), free(list), free(kept);
 }
 
 /* --- a language model --- */
@@ -164,10 +183,10 @@ static void free_model(Model *m) {
 }
 
 /* The most likely continuation of a prompt, by steps. */
-static void generate(const Model *m, const int32_t *prompt, int length, int new, int32_t *found) {
+static void generate(const Model *m, const int32_t *prompt, int length, int new, int format, int32_t *found) {
     int room = length + new;
-    float *keys = malloc(sizeof(float) * LAYERS * room * KV_HEADS * KEY);
-    float *values = malloc(sizeof(float) * LAYERS * room * KV_HEADS * VALUE);
+    int64_t slots = LAYERS * room * KV_HEADS * number_size(format == CACHE_HALF);
+    void *keys = malloc(slots * KEY), *values = malloc(slots * VALUE);
     int32_t *list = malloc(sizeof(int32_t) * room);
     float *x = malloc(sizeof(float) * length * D), *logits = malloc(sizeof(float) * VOCABULARY);
     for (int i = 0; i < room; i++) list[i] = room - 1 - i; /* slots may be in any order */
@@ -177,7 +196,7 @@ static void generate(const Model *m, const int32_t *prompt, int length, int new,
             for (int i = 0; i < D; i++) x[t * D + i] = row[i] * 2.0f + m->input.positions[(done + t) * D + i];
         }
         done += each;
-        Cache cache = {keys, values, list, NULL, NULL, room, done, room, 0, 0};
+        Cache cache = {keys, values, list, NULL, NULL, room, done, room, 0, 0, format};
         expect(EXPORT(step)(&m->stack, &cache, NULL, x, logits, 1, each, 1, 1) == 0, "a step");
         int best = 0;
         for (int i = 1; i < VOCABULARY; i++) best = logits[i] > logits[best] ? i : best;
@@ -200,8 +219,10 @@ static void check_search(int bytes, int beams, int threads) {
     expect(EXPORT(search)(&m.stack, &m.input, NULL, &settings, &results) == NEW, "the steps of a search");
     for (int i = 0; i < N; i++) {
         expect(lengths[i] == limits[i], "the length of a text");
-        generate(&m, prompts + i * PROMPT, PROMPT, limits[i], expected);
+        generate(&m, prompts + i * PROMPT, PROMPT, limits[i], CACHE_FLOAT, expected);
         if (beams == 1) expect(!memcmp(expected, tokens + i * NEW, sizeof(int32_t) * limits[i]), "a greedy text");
+        generate(&m, prompts + i * PROMPT, PROMPT, limits[i], CACHE_HALF, expected);
+        for (int t = 0; t < limits[i]; t++) expect(expected[t] >= 0 && expected[t] < VOCABULARY, "a token");
     }
     free(tokens), free(lengths), free(logprobs), free(scores), free_model(&m);
 }
@@ -227,8 +248,10 @@ static void check_texts(int bytes, int causal, int threads) {
 
 int main(void) {
     for (int size = 1; size < 140; size++) {
-        check_dots(size);
-        for (int count = 0; count < 12; count++) check_mix(size, count);
+        for (int halves = 0; halves < 2; halves++) {
+            check_dots(size, halves);
+            for (int count = 0; count < 12; count++) check_mix(size, count, halves);
+        }
     }
     int inputs[] = {1, 7, 33}, outputs[] = {1, 19, 67}, tokens[] = {1, 5, 13, 29};
     for (int bytes = 0; bytes < 2; bytes++)

@@ -18,7 +18,8 @@ from torch import Tensor
 from clearhead.decode import Prompts, Settings, generate
 from clearhead.engines.engine import Engines
 from clearhead.engines.native import library as native
-from clearhead.engines.native.lm import CACHE_TYPES, REFUSALS, CMatrix, LmEngine, SeenHead
+from clearhead.engines.native.engine import CACHE_TYPES
+from clearhead.engines.native.lm import REFUSALS, CMatrix, LmEngine, SeenHead
 from clearhead.engines.native.memory import WeightMemory
 from clearhead.errors import ConfigError, ShapeError, TextError
 from clearhead.nn.quantised import FORMATS, Quantised, quantise

@@ -43,8 +43,6 @@ typedef struct {
 enum { KEYS = 4, SPAN = 256 };                          /* keys, or queries, that are worked on at once; of a span */
 enum { LEVELS = WIDTH == 16 ? 4 : WIDTH == 8 ? 3 : 2 }; /* halvings of a register */
 
-#define INLINE static inline __attribute__((always_inline))
-
 /* --- one head of one token in the cache --- */
 
 /* Bytes of its numbers. */
@@ -53,10 +51,9 @@ INLINE int64_t head_bytes(const int format, int size) {
 }
 
 INLINE float number_at(const int format, const uint8_t *head, int i) {
-    uint16_t bits;
     float value;
     if (format == CACHE_BYTES) return (int8_t)head[i];
-    if (format == CACHE_HALF) return memcpy(&bits, head + 2 * i, 2), float_of_half(bits);
+    if (format == CACHE_HALF) return half_at(head + 2 * i);
     return memcpy(&value, head + 4 * i, 4), value;
 }
 
@@ -86,26 +83,9 @@ INLINE float scale_of(const int format, const uint8_t *head, int size) {
     return scale;
 }
 
-static uint16_t half_of_float(float x) {
-#if defined(LANES_AVX512) || defined(LANES_AVX2)
-    return _cvtss_sh(x, 0);
-#else
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
-    if (size >= 0x47800000) return sign | (size > 0x7f800000 ? 0x7e00 : 0x7c00); /* too large, or not a number */
-    if (size < 0x38800000) return sign | (uint16_t)rintf(fabsf(x) * 0x1p24f);    /* below the normal numbers */
-    return sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
-#endif
-}
-
 static void write_head(int format, uint8_t *head, const float *from, int size) {
     if (format == CACHE_FLOAT) memcpy(head, from, sizeof(float) * size);
-    if (format == CACHE_HALF)
-        for (int i = 0; i < size; i++) {
-            uint16_t half = half_of_float(from[i]);
-            memcpy(head + 2 * i, &half, 2);
-        }
+    if (format == CACHE_HALF) store_halves(head, from, size);
     if (format != CACHE_BYTES) return;
     float highest = largest_size(from, size), factor = highest > 0 ? 127.0f / highest : 0, scale = highest / 127.0f;
     for (int i = 0; i < size; i++) head[i] = (uint8_t)(int8_t)rintf(from[i] * factor);

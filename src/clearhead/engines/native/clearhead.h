@@ -77,7 +77,7 @@ typedef struct {
     int64_t slots;
     int32_t length, stride; /* slots in the longest list; distance between two lists */
     int32_t first, window;  /* window 0: every earlier token is visible */
-    int32_t format;         /* of keys and values; step.c and search.c have floats */
+    int32_t format;         /* of keys and values; step.c has floats and float16, search.c floats */
 } Cache;
 
 typedef struct {

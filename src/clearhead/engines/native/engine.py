@@ -39,11 +39,14 @@ from clearhead.errors import ConfigError, ShapeError, TextError
 from clearhead.models.build import TransformerDecoder, smaller_window
 from clearhead.models.lm import LanguageModel
 from clearhead.models.seq2seq import EncoderDecoder, Seq2Seq
+from clearhead.nn import MultiHeadAttention
 from clearhead.nn.attention import join_heads
 
 SLOTS = 512  # initial capacity of a cache
 BLOCK = 32  # slots that a row of several takes at a time
 FORMATS = {torch.float32: 0, torch.float16: 1, torch.uint8: 2}  # the codes of the C side, for keys and values
+# How keys and values are kept, and how many more numbers a head has: bytes have their float scale behind them.
+CACHE_TYPES = {"f32": (torch.float32, 0), "f16": (torch.float16, 0), "int8": (torch.uint8, 4)}
 PLAIN_SETTINGS = ("max_tokens", "beam_width", "n_best", "length_penalty", "return_logprobs", "seed")
 
 
@@ -334,8 +337,16 @@ class NativeEngine:
     batch_size = 16  # sources read together: with beams, what more of them need would leave the cache of a core
     _last_heads: Sequence[SeenHead] | None = None  # that were checked
 
-    def __init__(self, network: EncoderDecoder | LanguageModel, library: Library, *, int8: bool = False):
+    def __init__(
+        self,
+        network: EncoderDecoder | LanguageModel,
+        library: Library,
+        *,
+        int8: bool = False,
+        cache_type: str | None = None,
+    ):
         self.network, self.library, self.threads = network, library, ThreadChooser()
+        self.cache_type = cache_type or "f32"
         self.stack = network.decoder_stack
         self.layout = Layout(self.stack, network.output.linear, library, int8)
         self.vocabulary_size = network.output.linear.out_features
@@ -356,9 +367,7 @@ class NativeEngine:
 
     @torch.inference_mode()
     def start(self, *source: Tensor, window: int | None = None) -> NativeState:
-        layers, one = len(self.layout.layers), self.layout.layers[0]
-        keys, values = (torch.empty(layers, SLOTS, one.kv_heads * size) for size in (one.key_dim, one.value_dim))
-        pool, window = SlotPool(keys, values), smaller_window(self.network.config.window, window)
+        pool, window = self._new_pool(self.layout.layers), smaller_window(self.network.config.window, window)
         if not isinstance(self.network, EncoderDecoder):
             return NativeState(pool, torch.empty(1, 64, dtype=torch.int32), window)
         found = None if self.reader is None else self.reader.read(*source)
@@ -366,6 +375,17 @@ class NativeEngine:
         rows = len(found.lists)
         lists = torch.empty(rows, 64, dtype=torch.int32)
         return NativeState(pool, lists, window, source=found, sentence=torch.arange(rows, dtype=torch.int32))
+
+    def _new_pool(self, layers: Sequence[MultiHeadAttention]) -> SlotPool:
+        one, (dtype, more) = layers[0], CACHE_TYPES[self.cache_type]
+        widths = (one.kv_heads * (size + more) for size in (one.key_dim, one.value_dim))
+        keys, values = (torch.empty(len(layers), SLOTS, width, dtype=dtype) for width in widths)
+        return SlotPool(keys, values)
+
+    def vector_bytes(self, size: int) -> int:
+        """The memory of a key or value of so many numbers."""
+        dtype, more = CACHE_TYPES[self.cache_type]
+        return (size + more) * dtype.itemsize
 
     def _read(self, *source: Tensor) -> Source:
         """The sources, encoded by the network: keys and values of every layer."""
@@ -502,9 +522,10 @@ class NativeEngine:
     def can_search(self, state: NativeState, prompts: Prompts, settings: Settings) -> bool:
         """Whether native code can do the whole search: greedy or plain beam search, from a new state.
 
-        Everything else (logits processors, sampling, beam groups, coverage) is left to decode/, around native steps.
+        Everything else (logits processors, sampling, beam groups, coverage, keys in float16) is left to decode/, around
+        native steps.
         """
-        if state.window is not None or not state.has_a_row_for_each(len(prompts.ids)):
+        if state.window is not None or not state.has_a_row_for_each(len(prompts.ids)) or self.cache_type != "f32":
             return False
         if not is_plain_search(state.length, prompts, settings):
             return False

@@ -12,6 +12,9 @@
 #define PRAGMA(TEXT) _Pragma(#TEXT)
 #define UNROLL(N) PRAGMA(GCC unroll N)
 
+/* A function that is compiled anew for each constant that it is called with. */
+#define INLINE static inline __attribute__((always_inline))
+
 typedef float vec8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t ints8 __attribute__((vector_size(32)));
 

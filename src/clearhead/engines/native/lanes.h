@@ -249,8 +249,7 @@ static inline void load_nibbles(const uint8_t *from, Bytes *low, Bytes *high) {
 
 static inline vec halves(const uint8_t *from) {
     vec x;
-    uint16_t half;
-    for (int i = 0; i < WIDTH; i++) memcpy(&half, from + 2 * i, 2), x[i] = float_of_half(half);
+    for (int i = 0; i < WIDTH; i++) x[i] = half_at(from + 2 * i);
     return x;
 }
 

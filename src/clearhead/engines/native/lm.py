@@ -19,10 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from clearhead.decode.settings import Prompts, Settings
-from clearhead.engines.native.engine import SLOTS, NativeEngine, NativeState, SeenHead, SlotPool, known_ids
+from clearhead.engines.native.engine import NativeEngine, NativeState, SeenHead, known_ids
 from clearhead.engines.native.layout import CNorm, CResidual, TokenVectors
 from clearhead.engines.native.library import Library, ThreadChooser, cores
-from clearhead.engines.native.memory import WeightMemory
+from clearhead.engines.native.memory import WeightMemory, return_freed_memory
 from clearhead.errors import ShapeError
 from clearhead.models.build import smaller_window
 from clearhead.models.lm import LanguageModel
@@ -39,9 +39,6 @@ FLOAT32 = 0  # GGUF's number of the format
 FIRST_LENGTH = 64  # positions of the first tables
 NORMS = {"none": 0, "layer": 1, "rms": 2}  # the codes of the C side
 ACTIVATIONS = {"relu": 0, "gelu": 1, "gelu_tanh": 2, "quick_gelu": 3, "silu": 4}
-
-# How keys and values are kept, and how many more numbers a head has: bytes have their float scale behind them.
-CACHE_TYPES = {"f32": (torch.float32, 0), "f16": (torch.float16, 0), "int8": (torch.uint8, 4)}
 NO_MEMORY = 1  # what a step returns when it fails, as lm.h has it
 REFUSALS = {
     2: "no tokens, or rows of unequal length",
@@ -140,6 +137,7 @@ class LmLayout:
         self.table = self._matrix(f"{self._names[id(table)]}.weight", table.weight)
         self.output = self._output(network.output.linear, tied=network.output.linear.weight is table.weight)
         self._matrices.clear()
+        return_freed_memory()
         self.vectors = TokenVectors(network.tokens, concatenated=network.config.position_concat)
         self.reached, self._lock = 0, Lock()
         self.model = self.reach(1)
@@ -313,18 +311,8 @@ class LmEngine(NativeEngine):
 
     @torch.inference_mode()
     def start(self, *_source: Tensor, window: int | None = None) -> NativeState:
-        layers, one = len(self.packed.layers), self.packed.layers[0]
-        dtype, more = CACHE_TYPES[self.cache_type]
-        widths = (one.kv_heads * (size + more) for size in (one.key_dim, one.value_dim))
-        keys, values = (torch.empty(layers, SLOTS, width, dtype=dtype) for width in widths)
-        pool = SlotPool(keys, values)
         window = smaller_window(self.network.config.window, window)
-        return NativeState(pool, torch.empty(1, 64, dtype=torch.int32), window)
-
-    def vector_bytes(self, size: int) -> int:
-        """The memory of a key or value of so many numbers."""
-        dtype, more = CACHE_TYPES[self.cache_type]
-        return (size + more) * dtype.itemsize
+        return NativeState(self._new_pool(self.packed.layers), torch.empty(1, 64, dtype=torch.int32), window)
 
     def step(self, ids: Tensor, state: NativeState) -> tuple[Tensor, NativeState]:
         logits, _ = self._step(ids, state)

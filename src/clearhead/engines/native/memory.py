@@ -6,7 +6,9 @@ each of them is, and what it fetches ahead ends with the page; Linux maps memory
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
@@ -47,6 +49,13 @@ def large_empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """A tensor whose numbers are not set."""
     size = prod(shape) * dtype.itemsize
     return _reserve(size)[:size].view(dtype).view(*shape)
+
+
+def return_freed_memory() -> None:
+    """Give the system back what was needed to read a model; the allocator of Linux keeps it."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _reserve(size: int) -> Tensor:

@@ -12,12 +12,6 @@ typedef struct {
     float d[2], m; /* d[0]: of the first 16 numbers, or of all; d[1]: of the others */
 } Unpacked;
 
-static float half_at(const uint8_t *from) {
-    uint16_t half;
-    memcpy(&half, from, sizeof half);
-    return float_of_half(half);
-}
-
 static int kind_of(int format) {
     switch (format) {
         case GGUF_F32:

@@ -26,6 +26,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "half.h"
+
 enum { LANES = 16, BLOCK = 32, GROUPS = 8 };
 enum { F32, Q4_0, Q4_1, Q8_0, Q4_F, Q8_F, KINDS };
 
@@ -65,15 +67,6 @@ typedef struct {
 
 static inline int panels_of(const Matrix *matrix) {
     return (matrix->outputs + LANES - 1) / LANES;
-}
-
-static inline float float_of_half(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 1023, bits;
-    float value;
-    if (exponent == 0) return (sign ? -1.0f : 1.0f) * fraction * 0x1p-24f;
-    bits = sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
-    memcpy(&value, &bits, sizeof value);
-    return value;
 }
 
 #endif

@@ -16,7 +16,7 @@
 #include "texts.h"
 #include <stdatomic.h>
 
-enum { LINE = 16 }; /* floats of a line of the processor's cache */
+enum { LINE = 64 }; /* bytes of a line of the processor's cache */
 
 typedef struct {
     int64_t list, slot;            /* where its list begins; the slot of its own key and value */
@@ -25,7 +25,7 @@ typedef struct {
 } TokenView;                       /* what self-attention of one token sees */
 
 typedef struct {
-    float *keys, *values; /* (layers, slots, G K), (layers, slots, G V) */
+    char *keys, *values; /* (layers, slots, G K), (layers, slots, G V) */
     const int32_t *lists;
     const TokenView *views; /* (N,) */
     int64_t slots;
@@ -33,6 +33,7 @@ typedef struct {
     int32_t alone;         /* no token sees another of this step */
     const int32_t *begins; /* (texts + 1,) of whole texts that lie in the slots from 0 on, or NULL */
     int32_t texts;
+    int32_t halves; /* whether keys and values are float16, not floats */
 } KeyValues;
 
 typedef struct {
@@ -110,38 +111,56 @@ static inline void show(const Seeing *seeing, int head, int weights, const float
     }
 }
 
+typedef struct {
+    const char *keys, *values; /* (slots, G K), (slots, G V) */
+    const int32_t *list;       /* (count,) the slots that are seen */
+    int count, place, halves;  /* place: of the token among them */
+} Visible;                     /* what one token attends to */
+
 /* Some key-value heads of one token: its queries q (H, K) attend to the slots of a list -> mixed (H, V). All heads read
    eight slots together; meanwhile their values and the keys of the next eight are fetched.                           */
-static void attend(const Attention *a, Range groups, const float *q, const float *keys, const float *values,
-                   const int32_t *list, int count, int place, const Seeing *seeing, float *scores, float *mixed) {
-    int64_t K = a->key_dim, V = a->value_dim, G = a->kv_heads;
+INLINE void attend_as(const int halves, const Attention *a, Range groups, const float *q, const Visible *visible,
+                      const Seeing *seeing, float *scores, float *mixed) {
+    int64_t K = a->key_dim, V = a->value_dim, G = a->kv_heads, each = number_size(halves);
+    const int32_t *list = visible->list;
     int heads = a->heads / a->kv_heads, first = groups.first * heads, last = groups.last * heads;
-    int room = in_eights(count);
+    int count = visible->count, room = in_eights(count);
     for (int j = 0; j < count; j += 8) {
-        const float *key[8];
+        const char *key[8];
         for (int n = 0; n < 8; n++) { /* the last ones again, where there are no eight */
             int own = j + n < count ? j + n : count - 1, later = own + 8 < count ? own + 8 : own;
-            const float *next = keys + list[later] * G * K, *value = values + list[own] * G * V;
-            for (int64_t i = groups.first * K; i < groups.last * K; i += LINE) __builtin_prefetch(next + i, 0, 3);
-            for (int64_t i = groups.first * V; i < groups.last * V; i += LINE) __builtin_prefetch(value + i, 0, 2);
-            key[n] = keys + list[own] * G * K + groups.first * K;
+            const char *next = visible->keys + list[later] * G * K * each,
+                       *value = visible->values + list[own] * G * V * each;
+            for (int64_t i = groups.first * K * each; i < groups.last * K * each; i += LINE)
+                __builtin_prefetch(next + i, 0, 3);
+            for (int64_t i = groups.first * V * each; i < groups.last * V * each; i += LINE)
+                __builtin_prefetch(value + i, 0, 2);
+            key[n] = visible->keys + (list[own] * G + groups.first) * K * each;
         }
         for (int64_t group = groups.first; group < groups.last; group++) {
             for (int64_t h = group * heads; h < (group + 1) * heads; h++)
-                *(vec8 *)(scores + h * room + j) = dot_eight(q + h * K, key, K) * a->scale;
-            for (int n = 0; n < 8; n++) key[n] += K;
+                *(vec8 *)(scores + h * room + j) = dot_eight(halves, q + h * K, key, K) * a->scale;
+            for (int n = 0; n < 8; n++) key[n] += K * each;
         }
     }
     for (int h = first; a->bias && h < last; h++) {
-        const float *bias = a->bias + (int64_t)h * (2 * a->positions - 1) + a->positions - 1 + place;
+        const float *bias = a->bias + (int64_t)h * (2 * a->positions - 1) + a->positions - 1 + visible->place;
         for (int j = 0; j < count; j++) scores[h * room + j] += bias[-j];
     }
     for (int h = first; h < last; h++) {
         show(seeing, h, 0, scores + h * room, count);
         softmax(scores + h * room, count);
         show(seeing, h, 1, scores + h * room, count);
-        mix(values + h / heads * V, G * V, list, scores + h * room, count, mixed + h * V, V);
+        mix(halves, visible->values + h / heads * V * each, G * V, list, scores + h * room, count, mixed + h * V, V);
     }
+}
+
+static void attend(const Attention *a, Range groups, const float *q, const Visible *visible, const Seeing *seeing,
+                   float *scores, float *mixed) {
+    if (visible->halves)
+        attend_as(1, a, groups, q, visible, seeing, scores, mixed);
+    else
+        attend_as(0, a, groups, q, visible, seeing, scores, mixed);
 }
 
 /* The heads of one token that are among the key-value heads from i to `last` of all tokens. */
@@ -162,14 +181,22 @@ static void rotate(const Attention *a, float *x, int heads, int position) {
         }
 }
 
+static void keep_numbers(int halves, char *cache, int64_t place, const float *from, int count) {
+    char *into = cache + place * count * number_size(halves);
+    if (halves)
+        store_halves(into, from, count);
+    else
+        memcpy(into, from, sizeof(float) * count);
+}
+
 /* One key-value head of one token: its key and value go into its slot. */
-static void keep_key_and_value(const Attention *a, const TokenView *view, int group, float *q, float *keys,
-                               float *values) {
+static void keep_key_and_value(const Attention *a, const KeyValues *kv, const TokenView *view, int group, float *q,
+                               char *keys, char *values) {
     int K = a->key_dim, V = a->value_dim, heads = a->heads / a->kv_heads;
     float *k = q + (a->heads + group) * K, *v = q + (a->heads + a->kv_heads) * K + group * V;
     if (a->sin) rotate(a, q + group * heads * K, heads, view->position), rotate(a, k, 1, view->position);
-    memcpy(keys + (view->slot * a->kv_heads + group) * K, k, sizeof(float) * K);
-    memcpy(values + (view->slot * a->kv_heads + group) * V, v, sizeof(float) * V);
+    keep_numbers(kv->halves, keys, view->slot * a->kv_heads + group, k, K);
+    keep_numbers(kv->halves, values, view->slot * a->kv_heads + group, v, V);
 }
 
 /* Whole texts, head by head: threads share the heads, because texts are of unequal length. */
@@ -193,25 +220,26 @@ static void attend_texts(const Worker *worker, Pass *p, const Attention *a, cons
 
 static void attend_self(const Worker *worker, Pass *p, const Attention *a, int layer) {
     const KeyValues *kv = p->kv;
-    int64_t G = a->kv_heads, K = a->key_dim, V = a->value_dim;
-    float *keys = kv->keys + layer * kv->slots * G * K, *values = kv->values + layer * kv->slots * G * V;
+    int64_t G = a->kv_heads, K = a->key_dim, V = a->value_dim, before = layer * kv->slots * number_size(kv->halves);
+    char *keys = kv->keys + before * G * K, *values = kv->values + before * G * V;
     float *scores = p->scores + worker->number * p->scores_size;
     Range mine = share(worker, p->tokens * G);
     for (int64_t i = mine.first; i < mine.last; i++)
-        keep_key_and_value(a, kv->views + i / G, i % G, p->projected + i / G * a->project.outputs, keys, values);
+        keep_key_and_value(a, kv, kv->views + i / G, i % G, p->projected + i / G * a->project.outputs, keys, values);
     if (!kv->alone) barrier(worker);
     if (kv->begins) {
-        attend_texts(worker, p, a, keys, values, scores);
+        attend_texts(worker, p, a, (const float *)keys, (const float *)values, scores);
         barrier(worker);
         return;
     }
     for (int64_t i = mine.first; i < mine.last;) {
         int64_t t = i / G;
         const TokenView *view = kv->views + t;
+        Visible visible = {keys, values, kv->lists + view->list, view->seen, view->place, kv->halves};
         Range groups = groups_of(i, mine.last, G);
         Seeing seeing = {p, layer, 0, t, view->hidden};
-        attend(a, groups, p->projected + t * a->project.outputs, keys, values, kv->lists + view->list, view->seen,
-               view->place, &seeing, scores, p->mixed + t * a->heads * V);
+        attend(a, groups, p->projected + t * a->project.outputs, &visible, &seeing, scores,
+               p->mixed + t * a->heads * V);
         i += groups.last - groups.first;
     }
     barrier(worker);
@@ -226,10 +254,11 @@ static void attend_cross(const Worker *worker, Pass *p, const Attention *a, int 
     Range mine = share(worker, p->tokens * G);
     for (int64_t i = mine.first; i < mine.last;) {
         int64_t t = i / G, sentence = memory->sentence[t / each];
+        Visible visible = {(const char *)keys, (const char *)values, memory->lists + sentence * memory->stride,
+                           memory->lengths[sentence]};
         Range groups = groups_of(i, mine.last, G);
         Seeing seeing = {p, layer, 1, t, 0};
-        attend(a, groups, p->projected + t * a->heads * K, keys, values, memory->lists + sentence * memory->stride,
-               memory->lengths[sentence], 0, &seeing, scores, p->mixed + t * a->heads * V);
+        attend(a, groups, p->projected + t * a->heads * K, &visible, &seeing, scores, p->mixed + t * a->heads * V);
         i += groups.last - groups.first;
     }
     barrier(worker);
@@ -358,6 +387,7 @@ static int run_step(Pass *p, const Cache *cache, int threads) {
     if (!views) return 0;
     for (int t = 0; t < p->tokens; t++) views[t] = view_of(cache, t / each, each, t % each);
     KeyValues kv = {cache->keys, cache->values, cache->lists, views, cache->slots, cache->length, each == 1};
+    kv.halves = cache->format == CACHE_HALF;
     p->kv = &kv;
     int ok = run_pass(p, threads);
     free(views);
@@ -461,7 +491,8 @@ static int pass_sentences(const Stack *encoder, float *x, const int32_t *begins,
     }
     if (ok) {
         float *values = keys + (int64_t)N * a->kv_heads * a->key_dim;
-        KeyValues kv = {keys, values, lists, views, 0, longest}; /* 0 slots: every layer reuses the memory */
+        KeyValues kv = {(char *)keys, (char *)values, lists, views, 0,
+                        longest}; /* 0 slots: every layer reuses the memory */
         if (!causal) kv.begins = begins, kv.texts = sentences;
         Pass p = {encoder, &kv, NULL, x, NULL, sentences, N, N};
         ok = run_pass(&p, threads);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "floats.h"
+#include "half.h"
 
 #if defined(__AVX512F__)
 enum { WIDTH = 16 };
@@ -64,18 +65,52 @@ static inline vec8 sum_lanes(const vec8 sums[8]) {
     return SHUFFLE2(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + SHUFFLE2(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
 }
 
+/* Numbers that are floats, or with `halves` float16: so many bytes has each, and this is the i-th, or eight or WIDTH of
+   them from there on. */
+INLINE int64_t number_size(const int halves) {
+    return halves ? 2 : 4;
+}
+
+INLINE float number_at(const int halves, const char *from, int64_t i) {
+    return halves ? half_at(from + 2 * i) : ((const float *)from)[i];
+}
+
+INLINE vec8 eight_at(const int halves, const char *from, int64_t i) {
+    if (!halves) return *(const vec8 *)(from + 4 * i);
+#if defined(__F16C__)
+    return (vec8)_mm256_cvtph_ps(_mm_loadu_si128((const void *)(from + 2 * i)));
+#else
+    vec8 found;
+    for (int n = 0; n < 8; n++) found[n] = half_at(from + 2 * (i + n));
+    return found;
+#endif
+}
+
+INLINE vec wide_at(const int halves, const char *from, int64_t i) {
+    if (!halves) return *(const vec *)(from + 4 * i);
+#if defined(__AVX512F__)
+    return (vec)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)(from + 2 * i)));
+#elif defined(__F16C__)
+    return (vec)_mm256_cvtph_ps(_mm_loadu_si128((const void *)(from + 2 * i)));
+#else
+    vec found;
+    for (int n = 0; n < WIDTH; n++) found[n] = half_at(from + 2 * (i + n));
+    return found;
+#endif
+}
+
 /* The dot products of a (size,) and eight others. */
-static inline vec8 dot_eight(const float *a, const float *const others[8], int size) {
+INLINE vec8 dot_eight(const int halves, const float *a, const char *const others[8], int size) {
     vec8 sums[8] = {{0}};
     int i = 0;
     for (; i + 8 <= size; i += 8) {
         vec8 own = *(const vec8 *)(a + i);
         UNROLL(8)
-        for (int n = 0; n < 8; n++) sums[n] += own * *(const vec8 *)(others[n] + i);
+        for (int n = 0; n < 8; n++) sums[n] += own * eight_at(halves, others[n], i);
     }
     vec8 found = sum_lanes(sums);
     for (; i < size; i++)
-        for (int n = 0; n < 8; n++) found[n] += a[i] * others[n][i];
+        for (int n = 0; n < 8; n++) found[n] += a[i] * number_at(halves, others[n], i);
     return found;
 }
 
@@ -94,42 +129,45 @@ static inline void softmax(float *scores, int count) {
     for (int j = 0; j < count; j++) scores[j] *= factor;
 }
 
-/* Some registers of y = the rows of x that a list names, `apart` floats from each other, times their weights. Two rows
+/* Some registers of y = the rows of x that a list names, `apart` numbers from each other, times their weights. Two rows
    at a time have sums of their own: one is added to while the other waits for its last addition. */
-static inline __attribute__((always_inline)) void mix_part(const float *x, int64_t apart, const int32_t *list,
-                                                           const float *weights, int count, float *y, const int parts) {
+INLINE void mix_part(const int halves, const char *x, int64_t apart, const int32_t *list, const float *weights,
+                     int count, float *y, const int parts) {
     vec even[4] = {{0}}, odd[4] = {{0}};
     int j = 0;
     for (; j + 2 <= count; j += 2) {
-        const float *row = x + list[j] * apart, *next = x + list[j + 1] * apart;
+        int64_t row = list[j] * apart, next = list[j + 1] * apart;
         UNROLL(4)
         for (int part = 0; part < parts; part++) {
-            even[part] += weights[j] * *(const vec *)(row + WIDTH * part);
-            odd[part] += weights[j + 1] * *(const vec *)(next + WIDTH * part);
+            even[part] += weights[j] * wide_at(halves, x, row + WIDTH * part);
+            odd[part] += weights[j + 1] * wide_at(halves, x, next + WIDTH * part);
         }
     }
     UNROLL(4)
     for (int part = 0; part < parts; part++) {
-        if (j < count) even[part] += weights[j] * *(const vec *)(x + list[j] * apart + WIDTH * part);
+        if (j < count) even[part] += weights[j] * wide_at(halves, x, list[j] * apart + WIDTH * part);
         *(vec *)(y + WIDTH * part) = even[part] + odd[part];
     }
 }
 
-/* y (size,) = the rows of x that a list names, `apart` floats from each other, times their weights. */
-static inline void mix(const float *x, int64_t apart, const int32_t *list, const float *weights, int count, float *y,
-                       int size) {
+/* y (size,) = the rows of x that a list names, `apart` numbers from each other, times their weights. */
+INLINE void mix(const int halves, const char *x, int64_t apart, const int32_t *list, const float *weights, int count,
+                float *y, int size) {
+    int64_t each = number_size(halves);
     int i = 0;
-    for (; i + 4 * WIDTH <= size; i += 4 * WIDTH) mix_part(x + i, apart, list, weights, count, y + i, 4);
-    for (; i + 2 * WIDTH <= size; i += 2 * WIDTH) mix_part(x + i, apart, list, weights, count, y + i, 2);
-    for (; i + WIDTH <= size; i += WIDTH) mix_part(x + i, apart, list, weights, count, y + i, 1);
-    for (; i + 8 <= size; i += 8) { /* half a register of sixteen */
+#define SO_MANY(N)                                                                                                     \
+    for (; i + N * WIDTH <= size; i += N * WIDTH) mix_part(halves, x + i * each, apart, list, weights, count, y + i, N);
+    SO_MANY(4)
+    SO_MANY(2) SO_MANY(1)
+#undef SO_MANY
+        for (; i + 8 <= size; i += 8) { /* half a register of sixteen */
         vec8 sum = {0};
-        for (int j = 0; j < count; j++) sum += weights[j] * *(const vec8 *)(x + list[j] * apart + i);
+        for (int j = 0; j < count; j++) sum += weights[j] * eight_at(halves, x, list[j] * apart + i);
         *(vec8 *)(y + i) = sum;
     }
     for (; i < size; i++) {
         y[i] = 0;
-        for (int j = 0; j < count; j++) y[i] += weights[j] * x[list[j] * apart + i];
+        for (int j = 0; j < count; j++) y[i] += weights[j] * number_at(halves, x, list[j] * apart + i);
     }
 }
 

@@ -413,7 +413,7 @@ def load(
 
     `engine` computes the steps of generation: auto, torch, compiled, exact or ct2. With `quantise` its weights are
     rounded to q8 (also `int8`) or q4, for less memory and time and a little less quality. `cache_type` is how a
-    language model with such weights keeps keys and values: f16, f32 or int8. `own` has the user's own network or
+    language model keeps keys and values: f16 or f32, or int8 with such weights. `own` has the user's own network or
     tokenizer.
     """
     run = Run.open(find(path))
