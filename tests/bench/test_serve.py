@@ -135,8 +135,9 @@ def test_translations_and_streams_are_asked_of_real_services(
     found = {each.what: each.value for each in serve.run(peers=False)}
     assert (found["2 clients: errors"], found["2 clients: wrong answers"]) == (0, 0)
     assert found["2 clients: half are answered within"] > 0
-    assert found["1 streams of 5 tokens: tokens a second"] > 0
+    assert found["1 stream of 5 tokens: tokens a second"] > 0
     assert found["2 streams of 5 tokens / one stream"] > 0
+    assert found["2 streams of 5 tokens in float16 / one stream"] > 0
 
 
 def test_a_service_that_does_not_start_is_a_sentence(commands_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,8 +169,8 @@ def test_stream_figures_show_missed_bounds() -> None:
         8: Streams(250, [0.1] * 9 + [0.9], 1.0),
         32: Streams(600, [1.0] * 9, 1.0),
     }
-    found = {each.what: each for each in stream_figures(streams, 64)}
-    assert found["1 streams of 64 tokens: tokens a second"].value == 100
+    found = {each.what: each for each in stream_figures(streams, "of 64 tokens")}
+    assert found["1 stream of 64 tokens: tokens a second"].value == 100
     assert [found[f"{n} streams of 64 tokens / one stream"].holds for n in (8, 32)] == [False, True]
     assert found["8 streams of 64 tokens: 99 of 100 begin within"].holds is False
     assert found["32 streams of 64 tokens: 99 of 100 begin within"].holds is None

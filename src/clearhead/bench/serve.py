@@ -5,7 +5,8 @@ parallel, all with real sentences for `en-es`; every response is compared with t
 without a service. `CLEARHEAD_BENCH_SECONDS` shortens the five minutes.
 
 Then 1, 8 and 32 clients stream texts of `shakespeare`, which the service generates in one batch: the tokens of all
-clients in a second, and the time to the first token. `--peers` serves a GGUF file with other servers too (servers.py);
+clients in a second, and the time to the first token; the longer texts once more with keys and values in float16.
+`--peers` serves a GGUF file with other servers too (servers.py);
 `--faults` is another run (faults.py).
 """
 
@@ -45,10 +46,11 @@ def run(peers: bool) -> Iterator[Measurement]:
         measured = measure(address, MODEL, expected, CLIENTS, seconds)
     yield from figures(measured)
     with service(WRITER) as address:
-        stream_texts(address, WRITER, 1, 64, seconds * ONE_STREAM)  # warm
         for tokens in STREAMED:
-            streams = {count: stream_texts(address, WRITER, count, tokens, seconds * ONE_STREAM) for count in STREAMS}
-            yield from stream_figures(streams, tokens)
+            yield from stream_figures(all_streams(address, tokens, seconds), f"of {tokens} tokens")
+    with service(WRITER, "--cache-type", "f16") as address:
+        longest = max(STREAMED)
+        yield from stream_figures(all_streams(address, longest, seconds), f"of {longest} tokens in float16")
     if peers:
         yield from servers.run()
 
@@ -85,9 +87,9 @@ def real_sentences(count: int) -> list[str]:
     return list(islice(dict.fromkeys(pair.source for pair in pairs[::step]), count))
 
 
-def service(*models: str) -> AbstractContextManager[str]:
-    """Run a service and yield its address."""
-    return servers.started(["-m", "clearhead", "serve", *models, "--port", "0", "--json"])
+def service(*arguments: str) -> AbstractContextManager[str]:
+    """Run a service of some models, with options, and yield its address."""
+    return servers.started(["-m", "clearhead", "serve", *arguments, "--port", "0", "--json"])
 
 
 @dataclass
@@ -232,6 +234,12 @@ class Streams:
         return self.tokens / self.seconds
 
 
+def all_streams(address: str, tokens: int, seconds: float) -> dict[int, Streams]:
+    """The streams of each number of clients, after some to warm up."""
+    stream_texts(address, WRITER, 1, tokens, seconds * ONE_STREAM)
+    return {count: stream_texts(address, WRITER, count, tokens, seconds * ONE_STREAM) for count in STREAMS}
+
+
 def stream_texts(address: str, model: str, clients: int, tokens: int, seconds: float) -> Streams:
     """Run clients that stream a text as soon as the last has ended; each at least one."""
     found, start = Streams(), time.monotonic()
@@ -262,11 +270,11 @@ def _stream(connection: http.client.HTTPConnection, model: str, tokens: int, see
     return first
 
 
-def stream_figures(streams: Mapping[int, Streams], tokens: int) -> Iterator[Measurement]:
-    """Yield the figures of texts of one length with their bounds."""
+def stream_figures(streams: Mapping[int, Streams], what: str) -> Iterator[Measurement]:
+    """Yield the figures of streams of one kind with their bounds."""
     one = streams[1].rate
     for clients, found in streams.items():
-        of = f"{clients} streams of {tokens} tokens"
+        of = f"{clients} {'stream' if clients == 1 else 'streams'} {what}"
         yield Measurement(f"{of}: tokens a second", found.rate, "/s", None, {"texts": len(found.firsts)})
         if clients > 1:
             yield Measurement(f"{of} / one stream", found.rate / one, "×", STREAMS.get(clients), bound="at least")
