@@ -155,12 +155,10 @@ INLINE void mix(const int halves, const char *x, int64_t apart, const int32_t *l
                 float *y, int size) {
     int64_t each = number_size(halves);
     int i = 0;
-#define SO_MANY(N)                                                                                                     \
-    for (; i + N * WIDTH <= size; i += N * WIDTH) mix_part(halves, x + i * each, apart, list, weights, count, y + i, N);
-    SO_MANY(4)
-    SO_MANY(2) SO_MANY(1)
-#undef SO_MANY
-        for (; i + 8 <= size; i += 8) { /* half a register of sixteen */
+    for (; i + 4 * WIDTH <= size; i += 4 * WIDTH) mix_part(halves, x + i * each, apart, list, weights, count, y + i, 4);
+    for (; i + 2 * WIDTH <= size; i += 2 * WIDTH) mix_part(halves, x + i * each, apart, list, weights, count, y + i, 2);
+    for (; i + WIDTH <= size; i += WIDTH) mix_part(halves, x + i * each, apart, list, weights, count, y + i, 1);
+    for (; i + 8 <= size; i += 8) { /* half a register of sixteen */
         vec8 sum = {0};
         for (int j = 0; j < count; j++) sum += weights[j] * eight_at(halves, x, list[j] * apart + i);
         *(vec8 *)(y + i) = sum;
