@@ -149,3 +149,6 @@ def test_an_error_about_quantising_names_the_options(capsys: pytest.CaptureFixtu
     assert _run(["serve", "words", "--cache-type", "int8", "--port", "0"], debug=False) == 2
     error = capsys.readouterr().err
     assert "--cache-type int8 is for quantised language models; add --quantise q8 or q4" in error
+    assert _run(["generate", "shakespeare", "To", "--cache-type", "int8"], debug=False) == 2
+    error = capsys.readouterr().err
+    assert error == "clearhead: --cache-type=int8 is for quantised language models; add --quantise=q8 or q4\n"

@@ -6,8 +6,7 @@ without a service. `CLEARHEAD_BENCH_SECONDS` shortens the five minutes.
 
 Then 1, 8 and 32 clients stream texts of `shakespeare`, which the service generates in one batch: the tokens of all
 clients in a second, and the time to the first token; the longer texts once more with keys and values in float16.
-`--peers` serves a GGUF file with other servers too (servers.py);
-`--faults` is another run (faults.py).
+`--peers` serves a GGUF file with other servers too (servers.py); `--faults` is another run (faults.py).
 """
 
 from __future__ import annotations

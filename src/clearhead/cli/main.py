@@ -139,7 +139,7 @@ def _with_plugin_verb(arguments: list[str]) -> list[str]:
     return ["predict", *arguments[1:]] if is_verb else arguments
 
 
-_ARGUMENT = re.compile(r"\b(quantise|cache_type)=")  # of `load` in Python; here they are options
+_ARGUMENT = re.compile(r"(?<![\w-])(quantise|cache_type)=")  # of `load` in Python; here they are options
 
 
 def _as_option(argument: re.Match[str]) -> str:

@@ -46,7 +46,7 @@ class WeightMemory:
 
 
 def large_empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """A tensor whose numbers are not set."""
+    """A tensor whose numbers are not set, in large pages if it is large."""
     size = prod(shape) * dtype.itemsize
     return _reserve(size)[:size].view(dtype).view(*shape)
 

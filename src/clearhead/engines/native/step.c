@@ -491,8 +491,8 @@ static int pass_sentences(const Stack *encoder, float *x, const int32_t *begins,
     }
     if (ok) {
         float *values = keys + (int64_t)N * a->kv_heads * a->key_dim;
-        KeyValues kv = {(char *)keys, (char *)values, lists, views, 0,
-                        longest}; /* 0 slots: every layer reuses the memory */
+        /* 0 slots: every layer reuses the memory */
+        KeyValues kv = {(char *)keys, (char *)values, lists, views, 0, longest};
         if (!causal) kv.begins = begins, kv.texts = sentences;
         Pass p = {encoder, &kv, NULL, x, NULL, sentences, N, N};
         ok = run_pass(&p, threads);
